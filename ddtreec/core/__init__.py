@@ -1,0 +1,1 @@
+"""Errors, ids, digests, dtypes and paths: the words every other room uses."""
