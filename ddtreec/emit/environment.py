@@ -8,25 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
-from pathlib import Path
 
 import jinja2
 
+from ddtreec.core.paths import data_folder
+
 LINE_STATEMENT = {".py.j2": "#%", ".cu.j2": "//%"}
-
-
-def template_root() -> Path:
-    """The folder of the templates: `_data/templates` in the installed package, `templates/` beside it in a checkout."""
-    package = Path(str(files("ddtreec")))
-    inside = package / "_data" / "templates"
-    return inside if inside.is_dir() else package.parent / "templates"
 
 
 @cache
 def _environment(line_statement: str) -> jinja2.Environment:
     return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(template_root()),
+        loader=jinja2.FileSystemLoader(data_folder("templates")),
         undefined=jinja2.StrictUndefined,
         variable_start_string="${",
         variable_end_string="}",

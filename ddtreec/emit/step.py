@@ -5,6 +5,7 @@ Text only: which calls there are and in which order was decided by the passes.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -41,7 +42,9 @@ class ProgramText:
 
 def literal(value: object) -> str:
     """A parameter as Python text. Only the types of `Call.params`; floats keep every digit."""
-    if value is None or isinstance(value, bool | int | float | str):
+    if isinstance(value, str):
+        return json.dumps(value)
+    if value is None or isinstance(value, bool | int | float):
         return repr(value)
     raise TypeError(f"a parameter cannot be a {type(value).__name__}")
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import hashlib
 import os
 import secrets
 import shutil
@@ -22,17 +21,13 @@ import msgspec
 
 from ddtreec.artifacts import manifest as manifest_file
 from ddtreec.artifacts.manifest import BUNDLE_FORMAT, MANIFEST, Manifest
+from ddtreec.core.digest import of_bytes
 from ddtreec.core.errors import BundleError, Loc, Problem
 
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
 """Of Linux's renameat2."""
 
 OLD = "-old"
-
-
-def digest(data: bytes) -> str:
-    """sha256 in hex."""
-    return hashlib.sha256(data).hexdigest()
 
 
 def make_manifest(
@@ -46,9 +41,9 @@ def make_manifest(
         tool=tool,
         backend=backend,
         topology=topology,
-        spec_digest=digest(spec),
+        spec_digest=of_bytes(spec),
         overrides=overrides,
-        files={path: digest(files[path]) for path in sorted(files)},
+        files={path: of_bytes(files[path]) for path in sorted(files)},
     )
 
 
