@@ -53,13 +53,13 @@ def keywords(call: Call) -> list[str]:
     """`name=value` of each parameter, in order.
 
     `first_per` with `coord` is what differs between ranks: the first row or expert held is first_per times the rank's
-    index along that mesh axis, which only the state knows.
+    index along that mesh axis, which only the state knows; 0 where every rank holds all.
     """
     params = dict(call.params)
     texts: list[str] = []
     for name, value in params.items():
         if name == "first_per":
-            texts.append(f"first=state.first({literal(params['coord'])}, {literal(value)})")
+            texts.append(f"first=state.first({literal(params['coord'])}, {literal(value)})" if value else "first=0")
         elif not (name == "coord" and "first_per" in params):
             texts.append(f"{name}={literal(value)}")
     return texts
