@@ -17,18 +17,11 @@ from ddtreec.emit.environment import render
 
 TEMPLATE = "step/step.py.j2"
 
-WITH_STATE = frozenset(
-    {
-        "rope",
-        "latent_append",
-        "mla_attention",
-        "latent_attention",
-        "take_rows",
-        "context_append",
-        "block_attention",
-    }
+WITHOUT_STATE = frozenset(
+    {"embedding", "rms_norm", "linear", "q_absorb", "v_up", "add", "swiglu", "router", "experts", "tap"}
 )
-"""Kernels that read or write step state (positions, caches, tree): they take `state` first."""
+"""Kernels that need nothing but their tensors. All others read or write step state (positions, caches, tree) and take
+`state` first, fused launches among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +43,21 @@ def literal(value: object) -> str:
 
 
 def keywords(call: Call) -> list[str]:
-    """`name=value` of each parameter, in order.
+    """`name=value` of each parameter, in order; those of a fused launch begin with their part ('norm.eps').
 
     `first_per` with `coord` is what differs between ranks: the first row or expert held is first_per times the rank's
     index along that mesh axis, which only the state knows; 0 where every rank holds all.
     """
-    params = dict(call.params)
     texts: list[str] = []
-    for name, value in params.items():
-        if name == "first_per":
-            texts.append(f"first=state.first({literal(params['coord'])}, {literal(value)})" if value else "first=0")
-        elif not (name == "coord" and "first_per" in params):
-            texts.append(f"{name}={literal(value)}")
+    for name, value in call.params.items():
+        part, dot, last = name.rpartition(".")
+        prefix = part + dot
+        if last == "first_per":
+            coord = literal(call.params[f"{prefix}coord"])
+            first = f"state.first({coord}, {literal(value)})" if value else "0"
+            texts.append(f"{attribute(prefix + 'first')}={first}")
+        elif not (last == "coord" and f"{prefix}first_per" in call.params):
+            texts.append(f"{attribute(name)}={literal(value)}")
     return texts
 
 
@@ -72,7 +68,7 @@ def call_line(call: Call, tokens: frozenset[str]) -> str:
     if call.collective:
         params = ", ".join(f"{literal(name)}: {literal(value)}" for name, value in call.params.items())
         return f'yield "{call.kernel}", {_tuple(outs)}, {_tuple(ins)}, {{{params}}}'
-    state = ["state"] if call.kernel in WITH_STATE else []
+    state = [] if call.kernel in WITHOUT_STATE else ["state"]
     weights = [f"w.{attribute(v)}" for v in call.weights]
     return f"k.{call.kernel}({', '.join(state + outs + ins + weights + keywords(call))})"
 

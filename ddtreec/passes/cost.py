@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ddtreec.core.errors import VerifyError
@@ -126,6 +126,21 @@ class StepCost:
     predicted: float
     collective: float
     launches: int
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What the cost pass found. `detail`: launches of each program at each of `rows`, in order."""
+
+    target: tuple[StepCost, ...]
+    drafts: tuple[StepCost, ...]
+    rows: tuple[int, ...]
+    detail: Mapping[str, tuple[tuple[NodeCost, ...], ...]]
+
+    @property
+    def draft_seconds(self) -> float:
+        """One round's drafter passes: context and block."""
+        return sum(step.predicted for step in self.drafts)
 
 
 def payload(kind: str, ins: Sequence[TensorType], outs: Sequence[TensorType], at: At) -> float:

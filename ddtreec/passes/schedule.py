@@ -11,11 +11,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from ddtreec.artifacts.plan import Call
+from ddtreec.artifacts.plan import Call, Tree
 from ddtreec.core.errors import VerifyError
+from ddtreec.spec.load import LoadedEngine
 
 ROW_COUNTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64, 96, 128)
 """Rows of a verify step. Each of the first eight, because at one sequence the best trees are that small."""
+
+
+OFF = Tree("off", "chain", 0, 0)
+"""The tree of an engine without speculation: the root alone."""
+
+
+def tree_policy(loaded: LoadedEngine) -> Tree:
+    """The tree of the engine without costs. A chain never holds more nodes than the drafter proposes."""
+    drafter, tree = loaded.drafter, loaded.tree
+    if drafter is None or tree is None:
+        return OFF
+    depth = drafter.block_size - 1
+    budget = min(tree.budget, depth) if tree.mode == "chain" else tree.budget
+    return Tree(tree.name, tree.mode, budget, depth)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,20 +21,6 @@ from ddtreec.artifacts.plan import (
 from ddtreec.spec.load import LoadedEngine
 from ddtreec.spec.schema import ModelSpec
 
-OFF = Tree("off", "chain", 0, 0)
-"""The tree of an engine without speculation: the root alone."""
-
-
-def tree_policy(loaded: LoadedEngine) -> Tree:
-    """The tree of the engine without costs. A chain never holds more nodes than the drafter proposes."""
-    drafter, tree = loaded.drafter, loaded.tree
-    if drafter is None or tree is None:
-        return OFF
-    depth = drafter.block_size - 1
-    budget = min(tree.budget, depth) if tree.mode == "chain" else tree.budget
-    return Tree(tree.name, tree.mode, budget, depth)
-
-
 def layer_count(model: ModelSpec) -> int:
     """Layers of the stack, all repeats together."""
     return sum(item.repeat or 0 for item in model.stack)

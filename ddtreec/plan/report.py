@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
 from ddtreec.artifacts.plan import MemoryRow, Plan
-from ddtreec.passes.cost import NodeCost, StepCost, tokens_per_second
+from ddtreec.passes.cost import Costs, StepCost, tokens_per_second
 from ddtreec.passes.schedule import Launch
 
 REPORT_FORMAT = 1
@@ -83,21 +82,6 @@ class Report(msgspec.Struct, frozen=True):
     budgets: tuple[Budget, ...]
     rows: tuple[int, ...]
     layers: tuple[LayerKernels, ...]
-
-
-@dataclass(frozen=True)
-class Costs:
-    """What the cost pass found. `detail`: launches of each program at each of `rows`, in order."""
-
-    target: tuple[StepCost, ...]
-    drafts: tuple[StepCost, ...]
-    rows: tuple[int, ...]
-    detail: Mapping[str, tuple[tuple[NodeCost, ...], ...]]
-
-    @property
-    def draft_seconds(self) -> float:
-        """One round's drafter passes: context and block."""
-        return sum(step.predicted for step in self.drafts)
 
 
 def step_of(cost: StepCost) -> Step:

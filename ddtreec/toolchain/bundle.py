@@ -27,6 +27,9 @@ from ddtreec.core.errors import BundleError, Loc, Problem
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
 """Of Linux's renameat2."""
 
+STAGE = "stage.json"
+"""The manifest of a folder that is not a whole bundle."""
+
 OLD = "-old"
 
 
@@ -56,13 +59,20 @@ def write_bundle(out: Path, files: Mapping[str, bytes], manifest: Manifest) -> P
     return write_folder(out, {**files, MANIFEST: manifest_file.encode(manifest)})
 
 
-def write_folder(out: Path, files: Mapping[str, bytes], mark: str = MANIFEST) -> Path:
-    """Writes `files` as the folder `out` by one rename. `mark` is the file by which a folder of ours is known.
+def write_stage(out: Path, files: Mapping[str, bytes], manifest: Manifest) -> Path:
+    """As `write_bundle`, for a compile that stopped before the bundle: no runtime may take the folder for one."""
+    return write_folder(out, {**files, STAGE: manifest_file.encode(manifest)})
 
-    Raises BundleError.
-    """
-    out = Path(os.path.abspath(out))  # noqa: PTH100 (resolve would follow a link that is to be replaced)
-    _refuse_foreign(out, mark)
+
+def indented(data: bytes) -> bytes:
+    """JSON text, indented and with a newline at its end."""
+    return msgspec.json.format(data, indent=1) + b"\n"
+
+
+def write_folder(out: Path, files: Mapping[str, bytes]) -> Path:
+    """Writes `files` as the folder `out` by one rename, with the rules of `write_bundle`. Raises BundleError."""
+    out = _plain(out)
+    refuse_foreign(out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         _remove_stale(out)
@@ -78,19 +88,26 @@ def write_folder(out: Path, files: Mapping[str, bytes], mark: str = MANIFEST) ->
     return out
 
 
-def _refuse_foreign(out: Path, mark: str) -> None:
-    """Raises BundleError where `out` is something that we did not write."""
+def _plain(out: Path) -> Path:
+    """Absolute, without following a link at its end."""
+    return Path(os.path.abspath(out))  # noqa: PTH100
+
+
+def refuse_foreign(out: Path) -> None:
+    """Raises BundleError where `out` is something that we did not write, before anything is worked out for it."""
+    out = _plain(out)
     if out.is_symlink() or (out.exists() and not out.is_dir()):
         what = "a link" if out.is_symlink() else "a file"
         raise BundleError(
             Problem("B010", f"the output is {what}, not a folder", Loc(str(out)), help="name another folder with -o")
         )
     try:
-        if out.is_dir() and not (out / mark).is_file() and any(out.iterdir()):
+        ours = any((out / mark).is_file() for mark in (MANIFEST, STAGE))
+        if out.is_dir() and not ours and any(out.iterdir()):
             raise BundleError(
                 Problem(
                     "B011",
-                    f"the output folder is not empty and holds no {mark}, so it was not written by ddtreec",
+                    f"the output folder is not empty and holds no {MANIFEST}, so it was not written by ddtreec",
                     Loc(str(out)),
                     help="name a new folder with -o, or empty this one yourself",
                 )

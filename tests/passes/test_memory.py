@@ -64,6 +64,7 @@ def brute_force_lives(values: list[Value], calls: list[Call], outputs: list[str]
 def test_live_buffers_never_overlap(case: tuple[list[Value], list[Call], list[str]]) -> None:
     values, calls, outputs = case
     program = memory.place_program("p", values, calls, outputs, SIZES)
+    memory.verify(program, outputs, SIZES)
     needed = brute_force_lives(values, calls, outputs)
     placed = [(v, v.offset, v.offset + SIZES.value_bytes(v)) for v in program.values if v.home == "arena"]
     for index, (one, start, stop) in enumerate(placed):
