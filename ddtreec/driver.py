@@ -9,12 +9,13 @@ from typing import Literal
 
 from ddtreec import __version__
 from ddtreec.artifacts import plan as plan_file
-from ddtreec.artifacts.manifest import MANIFEST, PLAN, STEP, Manifest
+from ddtreec.artifacts.manifest import PLAN, STEP, Manifest
 from ddtreec.core.digest import canonical_json
 from ddtreec.emit.step import step_program
 from ddtreec.passes import stages
 from ddtreec.passes.state import State
 from ddtreec.plan import report as reports
+from ddtreec.plan.assemble import assemble
 from ddtreec.plan.text import text as report_text
 from ddtreec.spec.load import LoadedEngine, load_engine
 from ddtreec.toolchain import bundle
@@ -29,15 +30,13 @@ class Pass:
 
     name: str
     run: Callable[[State], State]
-    verify: Callable[[State], None]
+    verify: Callable[[State, State], None]
     dump: Callable[[State], str]
 
 
 PIPELINE = (
-    Pass("expand", stages.expand, stages.verify_graphs, stages.dump_graphs),
-    Pass("absorb", stages.absorb, stages.verify_graphs, stages.dump_graphs),
-    Pass("shard", stages.shard, stages.verify_shard, stages.dump_shard),
-    Pass("fuse", stages.fuse, stages.verify_graphs, stages.dump_graphs),
+    Pass("expand", stages.expand, stages.verify_expand, stages.dump_graphs),
+    Pass("absorb", stages.absorb, stages.verify_absorb, stages.dump_graphs),
     Pass("schedule", stages.schedule, stages.verify_schedule, stages.dump_schedule),
     Pass("memory", stages.memory, stages.verify_memory, stages.dump_memory),
     Pass("cost", stages.cost, stages.verify_cost, stages.dump_cost),
@@ -58,8 +57,8 @@ def passes(loaded: LoadedEngine) -> Iterator[tuple[Pass, State]]:
     """Every pass with the state behind it, verified. Raises DdtreecError for the user's mistakes, VerifyError for ours."""
     state = State(loaded)
     for step in PIPELINE:
-        state = step.run(state)
-        step.verify(state)
+        before, state = state, step.run(state)
+        step.verify(before, state)
         yield step, state
 
 
@@ -75,7 +74,7 @@ def check(loaded: LoadedEngine) -> reports.Report:
 
 def plan(loaded: LoadedEngine) -> reports.Report:
     """What would run, where, and how fast. Writes nothing. Raises DdtreecError."""
-    return stages.report(planned(loaded))
+    return reports.report(planned(loaded))
 
 
 def build_files(loaded: LoadedEngine, to: Stage = "bundle") -> dict[str, bytes]:
@@ -88,9 +87,9 @@ def build_files(loaded: LoadedEngine, to: Stage = "bundle") -> dict[str, bytes]:
         files[f"graph/{number:02d}-{step.name}.txt"] = step.dump(state).encode()
     if to == "graph":
         return files
-    plan = stages.plan(state)
+    plan = assemble(state)
     files[PLAN] = plan_file.encode(plan)
-    files["plan.txt"] = report_text(stages.report(state)).encode()
+    files["plan.txt"] = report_text(reports.report(state)).encode()
     if to != "plan":
         files[STEP] = step_program(plan).encode()
     return files
@@ -134,4 +133,24 @@ def pretty_json(data: object) -> bytes:
     return bundle.indented(canonical_json(data))
 
 
-__all__ = ["MANIFEST", "PIPELINE", "STAGES", "Compiled", "build_files", "check", "compile_engine", "plan", "planned"]
+def stage(name: str) -> Stage:
+    """The stage of this name. Raises ValueError for another word."""
+    for known in STAGES:
+        if known == name:
+            return known
+    raise ValueError(f"'{name}' is no stage")
+
+
+def stage_text(done: Compiled, to: Stage) -> str:
+    """What a stage adds, as one text: the resolved spec, the last graph, the plan, or the sources."""
+    wanted = {
+        "spec": lambda path: path == "spec.json",
+        "graph": lambda path: path.startswith("graph/"),
+        "plan": lambda path: path == "plan.txt",
+        "src": lambda path: path == STEP or path.startswith("src/"),
+        "bundle": lambda path: True,
+    }[to]
+    chosen = {path: data.decode() for path, data in sorted(done.files.items()) if wanted(path)}
+    if len(chosen) == 1:
+        return next(iter(chosen.values()))
+    return "".join(f"==> {path}\n{data}\n" for path, data in chosen.items())

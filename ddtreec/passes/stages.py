@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from ddtreec.artifacts.plan import Program, Value
-from ddtreec.core.errors import VerifyError
 from ddtreec.core.units import parse_bytes
 from ddtreec.graph.printer import dump
 from ddtreec.ops.base import At
@@ -42,6 +40,37 @@ def point(state: State, rows: int, out_rows: int) -> At:
     return At(rows, out_rows, min(COST_CONTEXT, engine.limits.context), placing.ITEMSIZE[engine.dtype])
 
 
+# ---- graph passes -------------------------------------------------------------------------------------------------
+
+
+def expand(state: State) -> State:
+    """Specs to typed graphs. Raises SpecError."""
+    return replace(state, programs=expanding.expand(state.loaded))
+
+
+def absorb(state: State) -> State:
+    """MLA attends to its latents."""
+    return replace(state, programs=programs_of(state).mapped(absorbing.absorb))
+
+
+def verify_expand(before: State, after: State) -> None:
+    """Raises VerifyError."""
+    general.verify("expand", programs_of(after))
+
+
+def verify_absorb(before: State, after: State) -> None:
+    """Raises VerifyError."""
+    old, new = programs_of(before), programs_of(after)
+    general.verify("absorb", new, old)
+    for name, graph in new.graphs.items():
+        absorbing.verify(old.graphs[name], graph)
+
+
+def dump_graphs(state: State) -> str:
+    """A line a node, program after program."""
+    return "\n".join(dump(graph) for graph in programs_of(state).graphs.values())
+
+
 # ---- schedule -----------------------------------------------------------------------------------------------------
 
 
@@ -60,7 +89,7 @@ def _schedule(state: State) -> Schedule:
     return state.schedule
 
 
-def verify_schedule(state: State) -> None:
+def verify_schedule(before: State, state: State) -> None:
     """Raises VerifyError."""
     done = _schedule(state)
     for name, launches in done.launches.items():
@@ -130,7 +159,7 @@ def _placed(state: State) -> Placed:
     return state.placed
 
 
-def verify_memory(state: State) -> None:
+def verify_memory(before: State, state: State) -> None:
     """Raises VerifyError."""
     done, programs = _placed(state), programs_of(state)
     for program in done.programs:
@@ -180,7 +209,7 @@ def cost(state: State) -> State:
     return replace(state, costs=costs, schedule=replace(done, tree=tree))
 
 
-def verify_cost(state: State) -> None:
+def verify_cost(before: State, state: State) -> None:
     """Raises VerifyError."""
     assert state.costs is not None
     costing.verify((*state.costs.target, *state.costs.drafts))

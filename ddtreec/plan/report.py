@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from ddtreec.artifacts.plan import MemoryRow, Plan
+from ddtreec.artifacts.plan import MemoryRow, Tree
 from ddtreec.passes.cost import Costs, StepCost, tokens_per_second
 from ddtreec.passes.schedule import Launch
+from ddtreec.passes.state import State
 
 REPORT_FORMAT = 1
 """Raised when a field of the JSON changes meaning."""
@@ -93,13 +94,13 @@ def step_of(cost: StepCost) -> Step:
     )  # fmt: skip
 
 
-def budgets(costs: Costs, plan: Plan) -> tuple[Budget, ...]:
+def budgets(costs: Costs, tree: Tree) -> tuple[Budget, ...]:
     """Each bucket as a tree budget: rows - 1 nodes besides the root; without a drafter the root alone."""
-    deepest = min(plan.tree.budget, plan.tree.depth) + 1
+    deepest = min(tree.budget, tree.depth) + 1
     result: list[Budget] = []
     for step in costs.target:
         rows = step.at.rows
-        if rows > plan.tree.budget + 1:
+        if rows > tree.budget + 1:
             continue
         draft = costs.draft_seconds if rows > 1 else 0.0
         taus = range(1, min(rows, deepest) + 1)
@@ -140,27 +141,27 @@ def _layer(node: str) -> str:
     return node.partition(".")[0]
 
 
-def report(
-    plan: Plan, costs: Costs, launches: Mapping[str, Sequence[Launch]], *, device: int, free: int, context: int
-) -> Report:
-    """Everything about a plan. `device` and `free` in bytes, `context` the largest that fits in tokens."""
+def report(state: State) -> Report:
+    """Everything about a state that went through all passes."""
+    loaded, done, placed, costs = state.loaded, state.schedule, state.placed, state.costs
+    assert done is not None and placed is not None and costs is not None
     return Report(
         format=REPORT_FORMAT,
-        engine=plan.engine,
-        model=plan.model.name,
-        topology=plan.topology,
-        ranks=plan.mesh.ranks,
-        dtype=plan.dtype,
+        engine=loaded.engine.name,
+        model=loaded.model.name,
+        topology=loaded.topology.name,
+        ranks=state.mesh.ranks,
+        dtype=loaded.engine.dtype,
         context=costs.target[0].at.context,
-        device_bytes=device,
-        free_bytes=free,
-        largest_context=context,
-        memory=plan.memory,
-        layout=plan.layout,
+        device_bytes=placed.device,
+        free_bytes=placed.free,
+        largest_context=placed.largest_context,
+        memory=placed.table,
+        layout=dict(state.layout),
         steps=tuple(step_of(c) for c in (*costs.target, *costs.drafts)),
-        budgets=budgets(costs, plan),
+        budgets=budgets(costs, done.tree),
         rows=costs.rows,
-        layers=layers(costs, launches),
+        layers=layers(costs, done.launches),
     )
 
 
