@@ -215,12 +215,15 @@ class _Audit:
         return problems
 
     def _moved(self, pair: tuple[str, str], names: list[str]) -> Problem:
-        plan, held = (f"'{prefix}'" if prefix else "no prefix" for prefix in pair)
+        plan, held = pair
+        if not plan:
+            how = f"the checkpoint puts '{held}' in front of the plan's names"
+        elif not held:
+            how = f"the checkpoint leaves out the '{plan}' in front of the plan's names"
+        else:
+            how = f"the plan's names begin with '{plan}', the checkpoint's with '{held}'"
         count = "1 tensor is" if len(names) == 1 else f"{len(names)} tensors are"
-        text = (
-            f"{count} in the checkpoint under another prefix: the plan names with {plan}, the checkpoint with {held}; "
-        )
-        text += f"first: '{names[0]}'"
+        text = f"{count} in the checkpoint under another prefix: {how}; first: '{names[0]}'"
         note = ""
         if pair[1].endswith("blocks."):
             note = "transformers 5 saves `kimi_k25` models under such names; the released ones are `layers.N`"

@@ -12,7 +12,7 @@ _WRAPPERS = frozenset({"model", "language_model", "text_model", "transformer", "
 
 
 def template(name: str) -> str:
-    """`name` with layer and expert numbers as `{layer}` and `{expert}`, other numbers as `{n}`: equal for like tensors."""
+    """`name` with its numbers as `{layer}`, `{expert}` or `{n}`: equal for like tensors."""
 
     def place(match: re.Match[str]) -> str:
         word = "expert" if match[1] == "experts" else "layer"
