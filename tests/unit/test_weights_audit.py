@@ -26,7 +26,9 @@ def weight(name: str, dims: Sequence[int], shape: Sequence[int] = (), **extra: o
     )
 
 
-def small_plan(prefix: str = LM, packed: bool = True, layers: Iterable[int] = (1, 2), group: int = 32) -> tuple[Weight, ...]:
+def small_plan(
+    prefix: str = LM, packed: bool = True, layers: Iterable[int] = (1, 2), group: int = 32
+) -> tuple[Weight, ...]:
     """What the golden checkpoints `c` and `d` hold, in part: embedding, q_b by heads, router, experts."""
     experts: dict[str, object] = {"experts": 16}
     if packed:
@@ -105,7 +107,8 @@ def test_unused_text_tensors_are_warnings_and_vision_is_not(d: Checkpoint) -> No
     assert "vision_tower" not in text and "mm_projector" not in text and "embed_tokens" not in text
     assert any("model.norm.weight" in warning for warning in warnings)
     assert sum("input_layernorm" in warning for warning in warnings) == 1 and "layers 0..2" in text
-    extra = Checkpoint(d.dir, d.tensors | {"language_model.model.layers.1.self_attn.rotary_emb.inv_freq": TensorInfo("f", "F32", (8,), 0, 32)}, d.sizes)  # fmt: skip
+    rope = {"language_model.model.layers.1.self_attn.rotary_emb.inv_freq": TensorInfo("f", "F32", (8,), 0, 32)}
+    extra = Checkpoint(d.dir, d.tensors | rope, d.sizes)
     assert audit(extra, small_plan(packed=False), "target") == warnings
 
 
@@ -149,12 +152,14 @@ def test_a_used_tensor_is_never_suggested(d: Checkpoint) -> None:
         ("", None, "puts 'language_model.' in front"),
         (LM, (r"^language_model\.", ""), "leaves out the 'language_model.' in front"),
         (LM, (r"^language_model\.", "model.language_model."), "puts 'model.' in front"),
-        (LM, (r"^language_model\.", "text_model."), "begin with 'language_model.', the checkpoint's with 'text_model.'"),
+        (
+            LM,
+            (r"^language_model\.", "text_model."),
+            "begin with 'language_model.', the checkpoint's with 'text_model.'",
+        ),
     ],
 )
-def test_only_the_prefix_differs(
-    c: Checkpoint, plan_prefix: str, rename: tuple[str, str] | None, says: str
-) -> None:
+def test_only_the_prefix_differs(c: Checkpoint, plan_prefix: str, rename: tuple[str, str] | None, says: str) -> None:
     checkpoint = edited(c, *rename) if rename else c
     found = only(checkpoint, small_plan(plan_prefix), "K020")
     assert says in found.message and "102 tensors" in found.message and "init" in found.help
@@ -241,7 +246,10 @@ def test_all_problems_at_once(c: Checkpoint) -> None:
 def test_names_in_words() -> None:
     names = [f"model.layers.{layer}.mlp.experts.{e}.up.weight" for layer in (1, 2, 3, 7) for e in range(384)]
     assert template(names[0]) == "model.layers.{layer}.mlp.experts.{expert}.up.weight"
-    assert template("vision.conv.0.weight") == "vision.conv.{n}.weight" and template("layers.3.norm") == "layers.{layer}.norm"
+    assert (
+        template("vision.conv.0.weight") == "vision.conv.{n}.weight"
+        and template("layers.3.norm") == "layers.{layer}.norm"
+    )
     assert who(names) == "1536 experts of layers 1..3, 7"
     assert who(names[:384]) == "384 experts of layer 1"
     assert who(["a.layers.0.x", "a.layers.2.x"]) == "layers 0, 2"
@@ -256,4 +264,7 @@ def test_shards_do_not_matter_to_the_audit(c: Checkpoint) -> None:
     cut = msgspec.structs.replace(whole, parts=(part,), shape=(8, 32, 128), expert_shard=Shard(0, 2, "ep"))
     audit(c, (cut,), "target")
     assert isinstance(part, WeightPart)
-    assert "experts.12" in only(edited(c, r"layers\.1\.mlp\.experts\.12\.gate_proj\.weight_packed"), (cut,), "K020").message
+    assert (
+        "experts.12"
+        in only(edited(c, r"layers\.1\.mlp\.experts\.12\.gate_proj\.weight_packed"), (cut,), "K020").message
+    )

@@ -181,7 +181,7 @@ def test_empty_shard(sharded: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "says", "way"),
     [
-        (b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 4\n", "Git-LFS", "git lfs pull"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 4\n", "Git-LFS", "git lfs pull"),
         (b"<!DOCTYPE html><html><body>log in</body></html>", "web page", "download"),
         (b"\n  <HTML>", "web page", "download"),
         (b"PK\x03\x04" + bytes(60), "zip", "fetch"),
@@ -204,7 +204,8 @@ def test_other_kinds_of_files(sharded: Path, data: bytes, says: str, way: str) -
         b'{"x": {"dtype": "F32", "shape": [1], "data_offsets": [4, 0]}}',
         b'{"x": {"dtype": "F32", "shape": [1], "data_offsets": [0]}}',
         b'{"x": {"dtype": 4, "shape": [1], "data_offsets": [0, 4]}}',
-        b'{"x": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}, "x": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}}',
+        b'{"x": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}, '
+        b'"x": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}}',
     ],
 )  # fmt: skip
 def test_damaged_header(tmp_path: Path, header: bytes) -> None:
@@ -289,7 +290,9 @@ def test_all_problems_at_once(sharded: Path) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
-def test_any_damage_is_a_checkpoint_error_or_harmless(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_any_damage_is_a_checkpoint_error_or_harmless(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
     """Flipped or cut bytes never raise anything but CheckpointError."""
     directory = tmp_path_factory.mktemp("damage")
     path = directory / "model.safetensors"

@@ -45,7 +45,9 @@ def opened(name: str) -> tuple[Checkpoint, Tensors]:
     return read_checkpoint(K26 / name), tensors
 
 
-def loaded(checkpoint: Checkpoint, weight: Weight, mesh: Mesh, dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
+def loaded(
+    checkpoint: Checkpoint, weight: Weight, mesh: Mesh, dtype: torch.dtype = torch.float32
+) -> list[torch.Tensor]:
     """The weight on every rank, by both doors (which must agree), audited first."""
     audit(checkpoint, (weight,), "target")
     together = [rank["w"] for rank in load_all({"target": checkpoint}, (weight,), mesh, dtype)]
@@ -133,7 +135,11 @@ def test_router_bias_is_never_below_float32(d: tuple[Checkpoint, Tensors]) -> No
     checkpoint, tensors = d
     name = LM + "mlp.gate.e_score_correction_bias"
     weight = plain((16,), WeightPart(name, (16,)), precision="float32")
-    for dtype, want in ((torch.bfloat16, torch.float32), (torch.float32, torch.float32), (torch.float64, torch.float64)):
+    for dtype, want in (
+        (torch.bfloat16, torch.float32),
+        (torch.float32, torch.float32),
+        (torch.float64, torch.float64),
+    ):
         (tensor,) = loaded(checkpoint, weight, ONE, dtype)
         assert tensor.dtype == want and torch.equal(tensor, tensors[name].to(want))
     low = msgspec.structs.replace(weight, precision="compute")
@@ -208,7 +214,7 @@ def test_two_stores(a: tuple[Checkpoint, Tensors], d: tuple[Checkpoint, Tensors]
     theirs = msgspec.structs.replace(mine, id="v", store="drafter")
     rank = load_rank({"target": a[0], "drafter": a[0]}, (mine, theirs), ONE, 0, torch.float32)
     assert torch.equal(rank["w"], rank["v"]) and rank["w"] is not rank["v"]
-    with pytest.raises(CheckpointError, match="K012.*drafter"):
+    with pytest.raises(CheckpointError, match="needs a drafter checkpoint"):
         load_rank({"target": a[0]}, (mine, theirs), ONE, 0, torch.float32)
 
 
@@ -295,8 +301,10 @@ def test_unaudited_faults_still_end_clearly(a: tuple[Checkpoint, Tensors]) -> No
         plain((64,), WeightPart("model.norm.weight", (128,), take=((0, 64), (0, 1)))),
         plain((1, 128), WeightPart("model.norm.weight", (128,)), experts=1),
         plain((128,), WeightPart("model.{expert}.weight", (128,))),
-        plain((304, 128), WeightPart("model.norm.weight", (128,)), WeightPart(A + "mlp.gate.weight", (8, 128)),
-              WeightPart(A + "self_attn.kv_b_proj.weight", (128, 32)), WeightPart("lm_head.weight", (512, 128), take=((0, 263), (0, 128)))),
+        plain(  # 128 + 2 * 96 elements would fit, the widths do not
+            (10, 32), WeightPart("model.norm.weight", (128,)),
+            WeightPart(A + "self_attn.q_b_proj.weight", (128, 48), take=((0, 4), (0, 48))),
+        ),
     ],
 )  # fmt: skip
 def test_plans_that_contradict_themselves(a: tuple[Checkpoint, Tensors], weight: Weight) -> None:
@@ -335,7 +343,9 @@ def test_any_slice_is_what_indexing_gives(tmp_path_factory: pytest.TempPathFacto
     generator = torch.Generator().manual_seed(data.draw(st.integers(0, 99)))
     shape = (math.prod(dims[:split]), math.prod(dims[split:]))
     tensors = {
-        name.replace("{expert}", str(e)): torch.rand(shape, generator=generator) for name in names for e in range(experts or 1)
+        name.replace("{expert}", str(e)): torch.rand(shape, generator=generator)
+        for name in names
+        for e in range(experts or 1)
     }
     directory = tmp_path_factory.mktemp("slices")
     save_file(tensors, directory / "model.safetensors")
@@ -351,7 +361,10 @@ def test_any_slice_is_what_indexing_gives(tmp_path_factory: pytest.TempPathFacto
         want = torch.stack(
             [
                 torch.cat(
-                    [tensors[n.replace("{expert}", str(first + e))].view(dims)[index].reshape(rows, cols) for n in names]
+                    [
+                        tensors[n.replace("{expert}", str(first + e))].view(dims)[index].reshape(rows, cols)
+                        for n in names
+                    ]
                 )
                 for e in range(local)
             ]

@@ -70,7 +70,8 @@ def _final(text: str) -> int:
 class Piece:
     """What a run of tokens adds.
 
-    `text`: final and safe to show. `keep`: how many of the run's ids belong to the output. `stop`: the stop string that ended the text, or None; then `keep` ends with the token that completed it.
+    `text`: final and safe to show. `keep`: how many of the run's ids belong to the output. `stop`: the stop string
+    that ended the text, or None; with a stop, `keep` ends at the token that completed it.
     """
 
     text: str
