@@ -27,9 +27,8 @@ def test_trees_are_exact(kind: str):
         n = int(TREES["case_n_nodes"][case])
         assert len(tree) == n <= budget
         for field in ("tokens", "depths", "parents", "ranks", "scores"):
-            np.testing.assert_array_equal(
-                getattr(tree, field), ragged(TREES, field, case), err_msg=f"{field}, case {case}"
-            )
+            expected = ragged(TREES, field, case)
+            np.testing.assert_array_equal(getattr(tree, field), expected, err_msg=f"{field}, case {case}")
         bits = np.unpackbits(ragged(TREES, "visibility_bits", case), count=(n + 1) ** 2)
         np.testing.assert_array_equal(tree.visibility, bits.reshape(n + 1, n + 1).astype(bool), err_msg=f"case {case}")
         assert np.exp(tree.scores).sum() == pytest.approx(float(TREES["case_sum_prob"][case]), rel=1e-12)

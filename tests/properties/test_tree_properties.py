@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import product
 
 import numpy as np
@@ -94,7 +95,7 @@ def test_cost_aware_stop_equals_brute_force(draft, steps, draft_cost):
     tree = build_tree(logprobs, ids, 30, verify_cost=cost, draft_cost=float(draft_cost))
     full = build_tree(logprobs, ids, 30)
     # cumsum adds in the order the search does, so rates compare exactly
-    expected = np.cumsum([1.0, *[float(np.float64(__import__("math").exp(s))) for s in full.scores]])
+    expected = np.cumsum([1.0, *[math.exp(score) for score in full.scores]])
     rates = expected / (draft_cost + cost[: len(expected)])
     falls = np.flatnonzero(rates[1:] <= rates[:-1])
     assert len(tree) == (int(falls[0]) if len(falls) else len(full))
@@ -106,16 +107,12 @@ def random_trees(draw, vocabulary: int = 3, max_nodes: int = 24):
     """Any valid tree with distinct siblings, in any order a parent-first numbering allows."""
     n = draw(st.integers(0, max_nodes))
     parents, tokens, taken = [-1], [], set()
-    for node in range(1, n + 1):
-        parent, token = draw(st.integers(0, node - 1)), draw(st.integers(0, vocabulary - 1))
-        if (parent, token) in taken:
-            continue
-        parent = min(parent, len(tokens))
-        if (parent, token) in taken:
-            continue
-        taken.add((parent, token))
-        parents.append(parent)
-        tokens.append(token)
+    for _ in range(n):
+        parent, token = draw(st.integers(0, len(tokens))), draw(st.integers(0, vocabulary - 1))
+        if (parent, token) not in taken:
+            taken.add((parent, token))
+            parents.append(parent)
+            tokens.append(token)
     return Tree.from_parents(np.array(tokens, dtype=np.int32), parents)
 
 
@@ -123,9 +120,8 @@ def random_trees(draw, vocabulary: int = 3, max_nodes: int = 24):
 @given(random_trees(), st.data())
 def test_walk_equals_following_children(tree, data):
     posterior = data.draw(st.lists(st.integers(0, 3), min_size=tree.rows, max_size=tree.rows))
-    children = {
-        (p, t): i for i, (p, t) in enumerate(zip(tree.parents.tolist()[1:], tree.tokens.tolist(), strict=True), 1)
-    }
+    edges = zip(tree.parents.tolist()[1:], tree.tokens.tolist(), strict=True)
+    children = {edge: node for node, edge in enumerate(edges, start=1)}
     current, path = 0, [0]
     while (current, posterior[current]) in children:
         current = children[current, posterior[current]]

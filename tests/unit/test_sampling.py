@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -45,10 +47,8 @@ def test_uniform_is_the_first_53_bits():
     assert uniform(0, 0, 0) == ((0x6627E8D5 >> 5) * 2**26 + (0xE169C58D >> 6)) / 2**53
     # every argument matters, in both its words
     wide = 1 << 32
-    draws = [
-        uniform(*args)
-        for args in [(0, 0, 0), (1, 0, 0), (wide, 0, 0), (0, 1, 0), (0, wide, 0), (0, 0, 1), (0, 0, wide)]
-    ]
+    keys = [(0, 0, 0), (1, 0, 0), (wide, 0, 0), (0, 1, 0), (0, wide, 0), (0, 0, 1), (0, 0, wide)]
+    draws = [uniform(*key) for key in keys]
     assert len(set(draws)) == len(draws)
     for bad in [(-1, 0, 0), (0, 1 << 64, 0), (0, 0, -1)]:
         with pytest.raises(ValueError, match=r"must be from 0 to 2\^64 - 1"):
@@ -204,11 +204,7 @@ def test_wrong_shapes():
 def test_the_law_of_picks_is_the_targets(params):
     logits = np.array([[0.3, -1.0, 1.2, 0.0, 0.9, -0.4, 2.0, -3.0]], dtype=np.float32)
     law, n = probabilities(logits, params)[0], 20000
-    tokens = [
-        token
-        for start in range(0, n, 500)
-        for token in pick(np.repeat(logits, 500, 0), range(start, start + 500), params)
-    ]
+    tokens = pick(np.repeat(logits, n, axis=0), range(n), params)
     counts = np.bincount(tokens, minlength=len(law))
     assert counts[law == 0].sum() == 0
     kept = law > 0
@@ -231,12 +227,7 @@ def test_a_row_is_picked_alike_in_any_batch():
     rng = np.random.default_rng(6)
     logits = torch.from_numpy(rng.standard_normal((33, 1000)).astype(np.float32))
     positions = rng.integers(0, 50, 33).tolist()
-    for params in (
-        SamplingParams(),
-        SamplingParams(0.8, seed=1),
-        SamplingParams(0.8, 0.9, seed=1),
-        SamplingParams(0.8, 0.9, 30),
-    ):
+    for params in (SamplingParams(), SamplingParams(0.8), SamplingParams(0.8, 0.9), SamplingParams(0.8, 0.9, 30)):
         together = pick(logits, positions, params)
         assert together == [pick(logits[i : i + 1], positions[i : i + 1], params)[0] for i in range(33)]
         assert together[5:20] == pick(logits[5:20], positions[5:20], params)
@@ -305,10 +296,9 @@ def test_text_is_the_same_for_every_budget(params, every_row):
         target = Target(seed)
         plain = target.plain([1, 2, 3], 60, params)
         accepted = 0
-        for budget in (0, 1, 2, 3, 7, 8, 16, 64, 400):
-            text, taken = target.drafted(
-                [1, 2, 3], 60, params, lambda rows, b=budget: build_tree_from_logits(rows, b), every_row
-            )
+        for budget in (0, 1, 2, 7, 8, 16, 64):
+            make_tree = partial(build_tree_from_logits, budget=budget)
+            text, taken = target.drafted([1, 2, 3], 60, params, make_tree, every_row)
             assert text == plain
             accepted += sum(taken) - len(taken)
         text, _ = target.drafted([1, 2, 3], 60, params, lambda rows: chain_tree(rows.argmax(axis=1)), every_row)
