@@ -8,7 +8,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from ddtreec.artifacts.plan import Rope
+from ddtreec.artifacts.plan import Mesh, Rope
 from ddtreec_runtime.kv import ContextCache, LatentCache, Placement
 
 
@@ -49,7 +49,12 @@ class StepState:
         dtype: torch.dtype,
         latent: LatentCache | None = None,
         context: ContextCache | None = None,
+        mesh: Mesh | None = None,
+        rank: int = 0,
     ):
+        """`mesh` and `rank`: which slices of cut weights this rank holds; one rank by default."""
+        self.mesh = mesh or Mesh(1, 1, 1)
+        self.rank = rank
         self.tables = ropes
         self.ropes = ropes.ropes
         self.dtype = dtype
@@ -81,6 +86,10 @@ class StepState:
         self.out_index = every_row(self.rows) if out_index is None else out_index
         self.out_rows = self.out_index.shape[0]
         self.placement = Placement(committed, self.rows) if placement is None else placement
+
+    def first(self, coord: str, per: int) -> int:
+        """Number of the first row or expert this rank holds, where rank index n along `coord` holds run n of `per`."""
+        return self.mesh.coord(coord, self.rank) * per
 
     def turn(self, table: str) -> Tensor:
         """Rotation of each row of the step, complex [rows, dim / 2]."""

@@ -12,6 +12,8 @@ from ddtreec.artifacts.plan import Call, Value
 from ddtreec_runtime.backends.cpu.kernels import KERNELS, STATEFUL
 from ddtreec_runtime.state import StepState, buffer_dtype
 
+Param = int | float | str | bool | None
+
 
 def run_calls(
     values: Sequence[Value],
@@ -37,8 +39,17 @@ def run_calls(
             continue
         for env, weights, state in zip(envs, weights_by_rank, states, strict=True):
             operands = [env[v] for v in (*outs, *ins)] + [weights[w] for w in call.weights]
-            kernel(*([state] if call.kernel in STATEFUL else []), *operands, **call.params)
+            kernel(*([state] if call.kernel in STATEFUL else []), *operands, **keywords(call, state))
     return envs
+
+
+def keywords(call: Call, state: StepState) -> dict[str, Param]:
+    """The kernel's keyword parameters on this rank: `first_per` along `coord` becomes `first`."""
+    params = dict(call.params)
+    if "first_per" in params:
+        per, coord = params.pop("first_per"), params.pop("coord")
+        params["first"] = state.first(str(coord), int(per)) if per else 0
+    return params
 
 
 def _allocate(values: Sequence[Value], state: StepState) -> dict[str, Tensor]:

@@ -32,7 +32,7 @@ def router(
     choice = scores if bias is None else scores + bias
     if groups > 1:
         choice = _keep_groups(choice, groups, top_groups)
-    order = choice.sort(-1, descending=True, stable=True).indices
+    order = choice.sort(dim=-1, descending=True, stable=True).indices
     ids.copy_(order[:, :top_k])
     chosen = scores.gather(1, ids)
     if normalize:
@@ -45,6 +45,6 @@ def _keep_groups(choice: Tensor, groups: int, top_groups: int) -> Tensor:
     rows = choice.shape[0]
     members = choice.view(rows, groups, -1)
     best = members.topk(min(2, members.shape[-1]), dim=-1).values.sum(-1)
-    kept = best.sort(-1, descending=True, stable=True).indices[:, :top_groups]
+    kept = best.sort(dim=-1, descending=True, stable=True).indices[:, :top_groups]
     dropped = torch.ones_like(best, dtype=torch.bool).scatter_(1, kept, False)
     return members.masked_fill(dropped.unsqueeze(-1), float("-inf")).view(rows, -1)
