@@ -24,6 +24,9 @@ COST_CONTEXT = 8192
 DECISION_ROWS = 8
 """Rows at which layouts are compared, or budget + 1 where that is smaller: at one sequence the best trees are small."""
 
+COST_ROWS = 64
+"""Steps are priced up to this many rows even where the tree is smaller: it shows what another budget would cost."""
+
 DETAIL_ROWS = (1, 8)
 """Rows for which the plan lists every launch."""
 
@@ -189,19 +192,21 @@ def dump_memory(state: State) -> str:
 def cost(state: State) -> State:
     """Steps of all buckets, launches in detail, and the tree's cost table where it is asked for."""
     rates = costing.Rates.of(state.loaded.topology)
-    graphs, done, room = programs_of(state).graphs, _schedule(state), _placed(state).room
-    target = tuple(costing.step_cost(graphs["target"], rates, point(state, rows, min(rows, room.tree_rows))) for rows in done.buckets)
-    drafts = tuple(
-        costing.step_cost(graphs[name], rates, point(state, room.block, room.block))
-        for name in ("draft_context", "draft_block")
-        if name in graphs
-    )
-    rows = tuple(r for r in DETAIL_ROWS if r <= max(done.buckets))
+    done, room = _schedule(state), _placed(state).room
+    costed = {name: costing.Costed(graph, rates) for name, graph in programs_of(state).graphs.items()}
+
+    def target_at(rows: int) -> At:
+        verify = rows <= max(room.tree_rows, COST_ROWS)
+        return point(state, rows, rows if verify else 1)  # a prefill chunk asks for the logits of its last row
+
+    every = sorted({*done.buckets, *(rows for rows in scheduling.ROW_COUNTS if rows <= COST_ROWS)})
+    target = tuple(costed["target"].step(target_at(rows)) for rows in every)
+    block = point(state, room.block, room.block)
+    drafts = tuple(costed[name].step(block) for name in ("draft_context", "draft_block") if name in costed)
     detail = {
-        name: tuple(tuple(costing.node_costs(graph, rates, point(state, r, min(r, room.tree_rows)))) for r in rows)
-        for name, graph in graphs.items()
+        name: tuple(tuple(program.nodes(target_at(rows))) for rows in DETAIL_ROWS) for name, program in costed.items()
     }
-    costs = costing.Costs(target, drafts, rows, detail)
+    costs = costing.Costs(target, drafts, DETAIL_ROWS, detail)
     tree = done.tree
     if state.loaded.tree is not None and state.loaded.tree.cost_aware and tree.budget:
         table = costing.verify_costs(target, tree.budget)
