@@ -37,6 +37,7 @@ class Pass:
 PIPELINE = (
     Pass("expand", stages.expand, stages.verify_expand, stages.dump_graphs),
     Pass("absorb", stages.absorb, stages.verify_absorb, stages.dump_graphs),
+    Pass("shard", stages.shard, stages.verify_shard, stages.dump_shard),
     Pass("schedule", stages.schedule, stages.verify_schedule, stages.dump_schedule),
     Pass("memory", stages.memory, stages.verify_memory, stages.dump_memory),
     Pass("cost", stages.cost, stages.verify_cost, stages.dump_cost),
