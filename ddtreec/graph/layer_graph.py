@@ -1,0 +1,80 @@
+"""The layer graph: frozen typed nodes in a networkx DiGraph. `Node.inputs` is the truth, edges are derived.
+
+One LayerGraph is one program ('target', 'draft_context', 'draft_block'). Values are named by their producer and are
+written once (SSA). Walk order is the order of insertion, which is a topological order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import networkx as nx
+
+from ddtreec.core.errors import Loc
+from ddtreec.ops.base import Op, TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One op at one place. `id` like 'L03.moe.experts'; values like 'L03.moe.h'. `loc` is the op in the spec."""
+
+    id: str
+    op: Op
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    loc: Loc | None = None
+
+
+@dataclass(frozen=True)
+class LayerGraph:
+    """A program: typed inputs, nodes in topological order, and the values that outlive the step."""
+
+    name: str
+    inputs: Mapping[str, TensorType]
+    nodes: tuple[Node, ...]
+    outputs: tuple[str, ...]
+    layer_outputs: tuple[str, ...] = ()
+    """Residual value after each layer, by layer number (may be renamed by passes, never dropped)."""
+
+    digraph: nx.DiGraph = field(init=False, repr=False, compare=False)
+    types: Mapping[str, TensorType] = field(init=False, repr=False, compare=False)
+    producer: Mapping[str, Node] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        graph: nx.DiGraph = nx.DiGraph()
+        types: dict[str, TensorType] = dict(self.inputs)
+        producer: dict[str, Node] = {}
+        for node in self.nodes:
+            graph.add_node(node.id, node=node)
+            for value in node.inputs:
+                if value not in types:
+                    raise ValueError(f"{node.id}: input '{value}' is not defined before it")
+                if value in producer:
+                    graph.add_edge(producer[value].id, node.id)
+            outs = node.op.infer(tuple(types[v] for v in node.inputs))
+            if len(outs) != len(node.outputs):
+                raise ValueError(f"{node.id}: {node.op.kind} gives {len(outs)} values, {len(node.outputs)} named")
+            for value, kind in zip(node.outputs, outs, strict=True):
+                if value in types:
+                    raise ValueError(f"{node.id}: value '{value}' is written twice")
+                types[value] = kind
+                producer[value] = node
+        missing = [v for v in self.outputs if v not in types]
+        if missing:
+            raise ValueError(f"{self.name}: output '{missing[0]}' is never written")
+        object.__setattr__(self, "digraph", graph)
+        object.__setattr__(self, "types", types)
+        object.__setattr__(self, "producer", producer)
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes)
+
+    def readers(self, value: str) -> tuple[Node, ...]:
+        """Nodes that read `value`, in order."""
+        return tuple(n for n in self.nodes if value in n.inputs)
+
+    def replaced(self, nodes: Iterable[Node], **changes: object) -> LayerGraph:
+        """The same program with other nodes."""
+        fields = {"name": self.name, "inputs": self.inputs, "outputs": self.outputs, "layer_outputs": self.layer_outputs}
+        return LayerGraph(nodes=tuple(nodes), **{**fields, **changes})  # type: ignore[arg-type]
