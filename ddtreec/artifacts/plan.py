@@ -87,8 +87,10 @@ class Value(Struct):
     `shape`: ints, or 'rows' (rows of the step), or 'out_rows' (rows the head is asked for).
     `dtype`: 'compute', 'float32' (float32 or wider), 'int32', 'int64'.
     `home`: 'arena' (at `offset` bytes of the program's arena, sized for max rows), 'input' (given by the step state),
-    'persistent' (own buffer, outlives the step), 'alias' (columns `start` .. `start + shape[-1]` of the last axis
-    of `parent`, reshaped to `shape`), 'token' (no data: orders a cache write before its readers).
+    'persistent' (own buffer, outlives the step), 'alias' (columns `start` .. `start + n` of the last axis of `parent`,
+    reshaped to `shape`; n is what the axes of `shape` behind the parent's leading ones multiply to, so a [rows, heads,
+    dim] view of a [rows, m] parent covers heads * dim columns; `parent` is never an alias itself), 'token' (no data:
+    orders a cache write before its readers).
     """
 
     id: str
