@@ -188,8 +188,7 @@ def _unknown(path: Path, kind: Kind, documents: Documents) -> Problem:
     homes = [(k, p) for k in (kind, *KINDS) for p in _homes(CLASSES[k], key) if (k, p) != (kind, path)]
     if homes and key not in ("name", "kind", "version"):
         home, at = homes[0]
-        target = at[:-1] if home == kind else (home, *at[:-1])
-        owner = f"under `{dotted(target)}`" if target else "at the top level"
+        owner = _owner(home, at[:-1], kind)
         message = f"`{key}` does not belong in {inside}; it belongs {owner}"
         return problem_at(place, "S016", message, note=_twin(home, at, documents), help="move it there")
     annotation: Any = CLASSES[kind]
@@ -198,6 +197,15 @@ def _unknown(path: Path, kind: Kind, documents: Documents) -> Problem:
     known = [k for o in options(annotation) if isinstance(o, type) and issubclass(o, BaseModel) for k in fields_of(o)]
     hint = meant(key, known) or f"known keys: {', '.join(known)}"
     return problem_at(place, "S010", f"unknown key `{key}` in {inside}", help=hint)
+
+
+def _owner(home: Kind, parent: Path, kind: Kind) -> str:
+    """Where a key belongs, in words."""
+    if home == kind:
+        return f"under `{_full(kind, parent)}`" if parent else "at the top level"
+    if home == "engine":
+        return f"under `{dotted(parent)}` of the engine spec" if parent else "in the engine spec"
+    return f"under `{dotted((home, *parent))}`"
 
 
 def _homes(cls: type[BaseModel], key: str, path: Path = ()) -> list[Path]:
