@@ -118,7 +118,11 @@ class Call(Struct):
 
 
 class Program(Struct):
-    """A straight-line step: 'target' (prefill and verify), 'draft_context', 'draft_block'."""
+    """A straight-line step: 'target' (prefill and verify), 'draft_context', 'draft_block'.
+
+    `layer_outputs`: the residual value after each layer, by layer number. They lie in the arena like others: whoever
+    wants to keep one must copy it before the next layer runs, or give values places of their own.
+    """
 
     name: str
     max_rows: int
@@ -126,6 +130,7 @@ class Program(Struct):
     arena_bytes: int
     values: tuple[Value, ...]
     calls: tuple[Call, ...]
+    layer_outputs: tuple[str, ...] = ()
 
 
 class Rope(Struct):
