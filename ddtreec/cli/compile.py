@@ -22,7 +22,7 @@ from ddtreec.cli.common import guarded
     help="Stop after this stage. Without -o, a stage before the bundle is printed instead of written.",
 )
 @guarded
-def command(engine: str, out: Path | None, overrides: tuple[str, ...], to: str) -> None:
+def compile_(engine: str, out: Path | None, overrides: tuple[str, ...], to: str) -> None:
     """Compile ENGINE, the name of a shipped engine spec or the path of your own, into a folder that runs by itself.
 
     The folder appears by one rename: it is whole or not there.

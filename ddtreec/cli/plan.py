@@ -14,7 +14,7 @@ from ddtreec.cli.common import guarded
 @click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Override one value of the specs; repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @guarded
-def command(engine: str, overrides: tuple[str, ...], as_json: bool) -> None:
+def plan(engine: str, overrides: tuple[str, ...], as_json: bool) -> None:
     """Show what ENGINE would run: memory of a rank, layout with reasons, steps with floor and predicted time, tokens/s
     by budget, kernels by layer. Needs no GPU and writes no files.
 

@@ -96,11 +96,28 @@ class Experts(Op):
         return ""
 
     def distinct(self, rows: int, top_k: int) -> float:
-        """Experts of one rank that `rows` rows are expected to need, if they choose independently and uniformly."""
-        return self.experts * (1.0 - (1.0 - top_k / self.total) ** rows)
+        """Experts that `rows` rows are expected to need on the rank that needs the most, for which all others wait;
+        rows choose independently and uniformly. With one group of ranks E (1 - (1 - k/E)^rows)."""
+        chance = 1.0 - (1.0 - top_k / self.total) ** rows
+        groups = self.total // self.experts
+        return self.experts * chance if groups == 1 else most_of(self.experts, chance, groups)
 
     def cost(self, ins: tuple[TensorType, ...], at: At) -> Cost:
+        """Bytes are those of the busiest rank, FLOPs those of the mean one."""
         top_k = ins[1].tail[0]
         read = self.distinct(at.rows, top_k) / self.experts * (self.gate_up.bytes + self.down.bytes)
         pairs = at.rows * top_k * self.experts / self.total
         return Cost(read, 0.0, self.traffic(ins, at), 2.0 * pairs * 3 * self.dim * self.inter)
+
+
+def most_of(count: int, chance: float, groups: int) -> float:
+    """Expected maximum over `groups` independent binomial counts, each of `count` trials that succeed by `chance`."""
+    if chance >= 1.0:
+        return float(count)
+    term = (1.0 - chance) ** count
+    below, expected = term, 1.0 - term**groups
+    for successes in range(1, count):
+        term *= (count - successes + 1) / successes * chance / (1.0 - chance)
+        below = min(1.0, below + term)
+        expected += 1.0 - below**groups
+    return expected

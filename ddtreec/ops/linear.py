@@ -78,15 +78,14 @@ class Linear(Op):
         return whole and self.by_columns == "tp"
 
     def why_not(self, answer: str, mesh: Mesh) -> str:
-        if answer != self.by_columns or self._columns(mesh.ranks) or self._rows(mesh.ranks):
+        if answer != self.by_columns:
             return ""
-        if self.by_columns == "tp":
+        if not self._columns(mesh.ranks):
+            return f"its {self.outputs[0]} outputs do not divide by {mesh.ranks} ranks"
+        if answer == "tp" and not self._rows(mesh.ranks):
             group = f" in INT4 groups of {self.weight.group}" if self.weight.group else ""
-            return (
-                f"neither its {self.outputs[0]} outputs nor its {self.inputs[0]} inputs{group} divide by "
-                f"{mesh.ranks} ranks"
-            )
-        return f"its {self.outputs[0]} outputs do not divide by {mesh.ranks} ranks"
+            return f"its {math.prod(self.inputs)} inputs do not divide{group} by {mesh.ranks} ranks"
+        return ""
 
     def cost(self, ins: tuple[TensorType, ...], at: At) -> Cost:
         flops = 2.0 * at.elements(ins[0]) * math.prod(self.outputs)

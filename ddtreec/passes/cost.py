@@ -12,8 +12,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import cast
 
+from ddtreec.artifacts.plan import Weight
 from ddtreec.core.errors import VerifyError
 from ddtreec.core.units import parse_bytes, parse_rate
 from ddtreec.graph.layer_graph import LayerGraph
@@ -148,40 +150,64 @@ def payload(kind: str, ins: Sequence[TensorType], outs: Sequence[TensorType], at
     return float(sum(at.nbytes(t) for t in (outs if kind == "all_gather" else ins)))
 
 
-def node_costs(graph: LayerGraph, rates: Rates, at: At) -> list[NodeCost]:
-    """Every node of the program at one point, in order; nodes that only rename values (split) cost nothing."""
-    result: list[NodeCost] = []
-    for node in graph:
-        kind = node.op.kind
-        ins = tuple(graph.types[v] for v in node.inputs)
-        if kind in COLLECTIVES:
-            size = payload(kind, ins, tuple(graph.types[v] for v in node.outputs), at)
-            result.append(NodeCost(node.id, kind, Cost(), 0.0, rates.collective(kind, size)))
-            continue
-        cost = node.op.cost(ins, at)
-        free = kind == "split"
-        result.append(NodeCost(node.id, kind, cost, rates.floor(cost), 0.0 if free else rates.predicted(cost)))
-    return result
+class Costed:
+    """A program ready to be priced at many points: launches of one signature are priced once a point."""
+
+    def __init__(self, graph: LayerGraph, rates: Rates):
+        self.graph, self.rates = graph, rates
+        self._ins = [tuple(graph.types[v] for v in node.inputs) for node in graph]
+        self._keys = [(signature(node.op), ins) for node, ins in zip(graph, self._ins, strict=True)]
+
+    def nodes(self, at: At) -> list[NodeCost]:
+        """Every node at one point, in order; nodes that only rename values (split) take no time."""
+        known: dict[object, NodeCost] = {}
+        result: list[NodeCost] = []
+        for node, ins, key in zip(self.graph, self._ins, self._keys, strict=True):
+            like = known.get(key)
+            if like is None:
+                like = known[key] = self._price(node.id, node.op, ins, at)
+            result.append(NodeCost(node.id, like.kind, like.cost, like.floor, like.predicted))
+        return result
+
+    def step(self, at: At) -> StepCost:
+        """The whole program at one point."""
+        nodes = self.nodes(at)
+        total = Cost(
+            math.fsum(n.cost.weight_bytes for n in nodes),
+            math.fsum(n.cost.cache_bytes for n in nodes),
+            math.fsum(n.cost.activation_bytes for n in nodes),
+            math.fsum(n.cost.flops for n in nodes),
+        )
+        return StepCost(
+            program=self.graph.name,
+            at=at,
+            cost=total,
+            floor=math.fsum(n.floor for n in nodes),
+            predicted=math.fsum(n.predicted for n in nodes),
+            collective=math.fsum(n.predicted for n in nodes if n.kind in COLLECTIVES),
+            launches=sum(n.predicted > 0 for n in nodes),
+        )
+
+    def _price(self, name: str, op: Op, ins: tuple[TensorType, ...], at: At) -> NodeCost:
+        if op.kind in COLLECTIVES:
+            size = payload(op.kind, ins, op.infer(ins), at)
+            return NodeCost(name, op.kind, Cost(), 0.0, self.rates.collective(op.kind, size))
+        cost = op.cost(ins, at)
+        predicted = 0.0 if op.kind == "split" else self.rates.predicted(cost)
+        return NodeCost(name, op.kind, cost, self.rates.floor(cost), predicted)
 
 
-def step_cost(graph: LayerGraph, rates: Rates, at: At) -> StepCost:
-    """The program at one point."""
-    nodes = node_costs(graph, rates, at)
-    total = Cost(
-        math.fsum(n.cost.weight_bytes for n in nodes),
-        math.fsum(n.cost.cache_bytes for n in nodes),
-        math.fsum(n.cost.activation_bytes for n in nodes),
-        math.fsum(n.cost.flops for n in nodes),
-    )
-    return StepCost(
-        program=graph.name,
-        at=at,
-        cost=total,
-        floor=math.fsum(n.floor for n in nodes),
-        predicted=math.fsum(n.predicted for n in nodes),
-        collective=math.fsum(n.predicted for n in nodes if n.kind in COLLECTIVES),
-        launches=sum(n.predicted > 0 for n in nodes),
-    )
+def signature(value: object) -> object:
+    """All of an op that its cost can depend on: its kind and every number, weights by size, parts of parts; names and
+    the layer it is in left out."""
+    if isinstance(value, Weight):
+        return value.shape, value.packing, value.bytes
+    if isinstance(value, tuple):
+        return tuple(map(signature, cast("tuple[object, ...]", value)))
+    if is_dataclass(value):
+        kept = (getattr(value, f.name) for f in fields(value) if f.name not in ("layer", "index"))
+        return type(value), *map(signature, kept)
+    return None if isinstance(value, str) else value
 
 
 def verify_costs(steps: Iterable[StepCost], budget: int) -> tuple[float, ...]:

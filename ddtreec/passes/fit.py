@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ddtreec.artifacts.plan import Cache, MemoryRow, Program, Weight
 from ddtreec.core.errors import FitError, VerifyError
 from ddtreec.core.units import format_bytes, parse_bytes
-from ddtreec.passes.memory import Sizes, persistent_bytes
+from ddtreec.passes.memory import ITEMSIZE, Sizes, persistent_bytes
 from ddtreec.spec.load import LoadedEngine
 
 
@@ -48,6 +48,14 @@ def tree_scratch_bytes(room: Room) -> int:
     nodes = room.tree_rows * (5 * 4 + 8 + 16)
     candidates = room.block * room.tree_rows * (4 + 4)
     return room.sequences * (nodes + candidates)
+
+
+def besides_weights(loaded: LoadedEngine, caches: Sequence[Cache], room: Room) -> int:
+    """Bytes of one rank that weights cannot have, as far as they are known before the layout is: caches as if they
+    were whole, and what the device keeps. Buffers are small beside them."""
+    tokens = room.pages * room.page * room.sequences
+    cached = tokens * sum(cache_bytes_per_token(c, ITEMSIZE[loaded.engine.dtype]) for c in caches)
+    return cached + parse_bytes(loaded.topology.device.reserved)
 
 
 def memory_table(
@@ -88,12 +96,13 @@ def total(table: Sequence[MemoryRow]) -> int:
     return sum(row.bytes for row in table)
 
 
-def largest_context(table: Sequence[MemoryRow], room: Room, memory: int) -> int:
-    """Tokens of context that fit in `memory` bytes with everything else as in `table`; 0 where none does."""
+def largest_context(table: Sequence[MemoryRow], room: Room, memory: int, positions: int) -> int:
+    """Tokens of context that fit in `memory` bytes with everything else as in `table`, at most the `positions` of the
+    model; 0 where none does."""
     cached = sum(row.bytes for row in table if row.purpose in ("KV cache", "drafter context cache"))
     per_page = cached // room.pages
     pages = (memory - (total(table) - cached)) // per_page if per_page else 0
-    return max(0, pages * room.page - room.extra)
+    return max(0, min(pages * room.page - room.extra, positions))
 
 
 def check_fit(loaded: LoadedEngine, table: Sequence[MemoryRow], room: Room) -> int:
@@ -103,7 +112,7 @@ def check_fit(loaded: LoadedEngine, table: Sequence[MemoryRow], room: Room) -> i
     if need <= memory:
         return memory - need
     biggest = sorted(table, key=lambda row: -row.bytes)[:4]
-    context = largest_context(table, room, memory)
+    context = largest_context(table, room, memory, loaded.model.positions)
     if context:
         way_out = f"the largest context that fits is {context}: --set limits.context={context}"
         if room.sequences > 1:

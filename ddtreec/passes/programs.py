@@ -60,3 +60,10 @@ def all_weights(programs: Programs) -> tuple[Weight, ...]:
                 if found.setdefault(weight.id, weight) != weight:
                     raise VerifyError("lower", node.id, f"weight '{weight.id}' is held in two ways")
     return tuple(found.values())
+
+
+def block_of(node: str) -> str:
+    """The block at its layer that a node belongs to: 'L03.moe' of 'L03.moe.experts', 'head' of 'head.norm'."""
+    words = node.split(".")
+    inside = words[0] == "draft" or (words[0][:1] in "LD" and words[0][1:].isdigit())
+    return ".".join(words[: 2 if inside else 1])

@@ -11,18 +11,24 @@ from ddtreec.ops.base import At
 from ddtreec.passes import absorb as absorbing
 from ddtreec.passes import cost as costing
 from ddtreec.passes import expand as expanding
-from ddtreec.passes import fit, schedule as scheduling
+from ddtreec.passes import fit, shard_verify
 from ddtreec.passes import memory as placing
+from ddtreec.passes import schedule as scheduling
+from ddtreec.passes import shard as sharding
 from ddtreec.passes import verify as general
 from ddtreec.passes.lower import lower
 from ddtreec.passes.programs import Programs, all_weights, caches
 from ddtreec.passes.state import Placed, Schedule, State
+from ddtreec.spec.load import LoadedEngine
 
 COST_CONTEXT = 8192
 """Tokens of context at which steps are priced, or the limit where that is smaller."""
 
 DECISION_ROWS = 8
 """Rows at which layouts are compared, or budget + 1 where that is smaller: at one sequence the best trees are small."""
+
+COST_ROWS = 64
+"""Steps are priced up to this many rows even where the tree is smaller: it shows what another budget would cost."""
 
 DETAIL_ROWS = (1, 8)
 """Rows for which the plan lists every launch."""
@@ -51,6 +57,46 @@ def expand(state: State) -> State:
 def absorb(state: State) -> State:
     """MLA attends to its latents."""
     return replace(state, programs=programs_of(state).mapped(absorbing.absorb))
+
+
+def shard(state: State) -> State:
+    """The fastest layout that fits and keeps the pins. Raises FitError for pins that cannot be kept."""
+    loaded, programs = state.loaded, programs_of(state)
+    tree = scheduling.tree_policy(loaded)
+    rows = min(DECISION_ROWS, tree.budget + 1)
+    prices = costing.make_pricer(loaded.topology, point(state, rows, rows))
+    room = parse_bytes(loaded.topology.device.memory) - fit.besides_weights(loaded, caches(programs), room_of(loaded))
+    done = sharding.shard(
+        programs, loaded.topology.devices, loaded.engine.layout, prices, lambda size: size <= room, loaded.problem
+    )
+    return replace(state, programs=done.programs, mesh=done.mesh, layout=layout_words(done, rows), placements=done.placements)
+
+
+def layout_words(done: sharding.Sharded, rows: int) -> dict[str, str]:
+    """Each answer with its reason: the pin, or what one step of all programs is predicted to take under each answer."""
+    words: dict[str, str] = {}
+    for decision in done.decisions:
+        times = {answer: f"{seconds * 1e3:.3f} ms" for answer, seconds in decision.seconds.items()}
+        mine = times.pop(decision.answer, "no price")
+        others = ", ".join(f"{answer} {time}" for answer, time in times.items())
+        why = "pinned by the engine spec; " if decision.pinned else ""
+        other = f"instead of {others}" if others else "nothing else is possible"
+        words[decision.question] = f"{decision.answer} ({why}{mine} at {rows} rows, {other})"
+    return words
+
+
+def verify_shard(before: State, after: State) -> None:
+    """Raises VerifyError."""
+    general.verify("shard", programs_of(after))
+    shard_verify.verify(programs_of(before), programs_of(after), after.mesh)
+
+
+def dump_shard(state: State) -> str:
+    """Mesh and answers, then a line a node with placements."""
+    mesh = state.mesh
+    head = [f"mesh of {mesh.ranks}: ep {mesh.ep} x tp {mesh.tp}", *(f"{q}: {a}" for q, a in state.layout.items())]
+    graphs = programs_of(state).graphs.items()
+    return "\n".join(["\n".join(head) + "\n", *(dump(g, state.placements.get(name)) for name, g in graphs)])
 
 
 def verify_expand(before: State, after: State) -> None:
@@ -112,18 +158,18 @@ def dump_schedule(state: State) -> str:
 # ---- memory -------------------------------------------------------------------------------------------------------
 
 
-def room_of(state: State) -> fit.Room:
+def room_of(loaded: LoadedEngine) -> fit.Room:
     """What sets the size of caches and scratch."""
-    limits, drafter = state.loaded.engine.limits, state.loaded.drafter
-    block = drafter.block_size if drafter else 0
-    return fit.Room(limits.context, limits.sequences, limits.page, _schedule(state).tree.budget + 1, block)
+    limits, drafter = loaded.engine.limits, loaded.drafter
+    rows = scheduling.tree_policy(loaded).budget + 1
+    return fit.Room(limits.context, limits.sequences, limits.page, rows, drafter.block_size if drafter else 0)
 
 
 def sizes_of(state: State) -> dict[str, placing.Sizes]:
     """Most rows of each program. The target's head serves a whole tree, and up to 64 prompt rows when logits of a
     prompt are asked for; the context program a whole chunk or the accepted part of a block."""
     itemsize = placing.ITEMSIZE[state.loaded.engine.dtype]
-    room, chunk = room_of(state), state.loaded.engine.limits.chunk
+    room, chunk = room_of(state.loaded), state.loaded.engine.limits.chunk
     most = {
         "target": (max(_schedule(state).buckets), max(room.tree_rows, min(chunk, 64))),
         "draft_context": (max(chunk, room.block), 0),
@@ -134,7 +180,7 @@ def sizes_of(state: State) -> dict[str, placing.Sizes]:
 
 def memory(state: State) -> State:
     """Offsets of every value, the memory table, and whether it fits. Raises FitError."""
-    programs, sizes, room = programs_of(state), sizes_of(state), room_of(state)
+    programs, sizes, room = programs_of(state), sizes_of(state), room_of(state.loaded)
     placed: list[Program] = []
     for name, (values, calls) in _schedule(state).lowered.items():
         graph = programs.graphs[name]
@@ -144,7 +190,7 @@ def memory(state: State) -> State:
     table = fit.memory_table(state.loaded, weights, kept, placed, sizes, room)
     free = fit.check_fit(state.loaded, table, room)
     device = parse_bytes(state.loaded.topology.device.memory)
-    context = fit.largest_context(table, room, device)
+    context = fit.largest_context(table, room, device, state.loaded.model.positions)
     return replace(state, placed=Placed(tuple(placed), sizes, weights, kept, room, table, device, free, context))
 
 
@@ -189,22 +235,24 @@ def dump_memory(state: State) -> str:
 def cost(state: State) -> State:
     """Steps of all buckets, launches in detail, and the tree's cost table where it is asked for."""
     rates = costing.Rates.of(state.loaded.topology)
-    graphs, done, room = programs_of(state).graphs, _schedule(state), _placed(state).room
-    target = tuple(costing.step_cost(graphs["target"], rates, point(state, rows, min(rows, room.tree_rows))) for rows in done.buckets)
-    drafts = tuple(
-        costing.step_cost(graphs[name], rates, point(state, room.block, room.block))
-        for name in ("draft_context", "draft_block")
-        if name in graphs
-    )
-    rows = tuple(r for r in DETAIL_ROWS if r <= max(done.buckets))
+    done, room = _schedule(state), _placed(state).room
+    costed = {name: costing.Costed(graph, rates) for name, graph in programs_of(state).graphs.items()}
+
+    def target_at(rows: int) -> At:
+        verify = rows <= max(room.tree_rows, COST_ROWS)
+        return point(state, rows, rows if verify else 1)  # a prefill chunk asks for the logits of its last row
+
+    every = sorted({*done.buckets, *(rows for rows in scheduling.ROW_COUNTS if rows <= COST_ROWS)})
+    target = tuple(costed["target"].step(target_at(rows)) for rows in every)
+    block = point(state, room.block, room.block)
+    drafts = tuple(costed[name].step(block) for name in ("draft_context", "draft_block") if name in costed)
     detail = {
-        name: tuple(tuple(costing.node_costs(graph, rates, point(state, r, min(r, room.tree_rows)))) for r in rows)
-        for name, graph in graphs.items()
+        name: tuple(tuple(program.nodes(target_at(rows))) for rows in DETAIL_ROWS) for name, program in costed.items()
     }
-    costs = costing.Costs(target, drafts, rows, detail)
+    costs = costing.Costs(target, drafts, DETAIL_ROWS, detail)
     tree = done.tree
     if state.loaded.tree is not None and state.loaded.tree.cost_aware and tree.budget:
-        table = costing.verify_costs(target, tree.budget)
+        table = costing.verify_costs((step for step in target if step.at.rows in done.buckets), tree.budget)
         tree = type(tree)(tree.name, tree.mode, tree.budget, tree.depth, table, costs.draft_seconds)
     return replace(state, costs=costs, schedule=replace(done, tree=tree))
 

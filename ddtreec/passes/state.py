@@ -49,6 +49,7 @@ class State:
     programs: Programs | None = None
     mesh: Mesh = Mesh(1, 1, 1)
     layout: Mapping[str, str] = field(default_factory=dict[str, str])
+    placements: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     schedule: Schedule | None = None
     placed: Placed | None = None
     costs: Costs | None = None

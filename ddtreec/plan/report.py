@@ -12,6 +12,7 @@ import msgspec
 from ddtreec.artifacts.plan import MemoryRow, Tree
 from ddtreec.passes.cost import Costs, StepCost, tokens_per_second
 from ddtreec.passes.schedule import Launch
+from ddtreec.passes.stages import COST_ROWS
 from ddtreec.passes.state import State
 
 REPORT_FORMAT = 1
@@ -95,12 +96,13 @@ def step_of(cost: StepCost) -> Step:
 
 
 def budgets(costs: Costs, tree: Tree) -> tuple[Budget, ...]:
-    """Each bucket as a tree budget: rows - 1 nodes besides the root; without a drafter the root alone."""
-    deepest = min(tree.budget, tree.depth) + 1
+    """Each row count as a tree budget, rows - 1 nodes besides the root, also beyond the engine's own; without a drafter
+    the root alone."""
+    deepest = tree.depth + 1
     result: list[Budget] = []
     for step in costs.target:
         rows = step.at.rows
-        if rows > tree.budget + 1:
+        if rows > (COST_ROWS + 1 if tree.budget else 1):
             continue
         draft = costs.draft_seconds if rows > 1 else 0.0
         taus = range(1, min(rows, deepest) + 1)

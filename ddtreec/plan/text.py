@@ -96,7 +96,7 @@ def speeds(report: Report) -> Iterator[str]:
 
 def kernels(report: Report) -> Iterator[str]:
     """Launches of each layer."""
-    yield "launches by layer, microseconds of floor and prediction at " + " and ".join(f"{r} rows" for r in report.rows)
+    yield "launches by layer, weights read, and microseconds of floor and prediction, at " + " and ".join(map(str, report.rows)) + " rows"
     yield "  (+ may start before its predecessor ends)"
     for layer in report.layers:
         yield f"  {layer.program} {layer.layer}{_same(layer)}"
@@ -110,7 +110,7 @@ def kernels(report: Report) -> Iterator[str]:
             for k in layer.kernels
         ]
         columns = tuple(f"{name} {r}" for r in report.rows for name in ("floor", "pred"))
-        yield from ("  " + line for line in table(("  node", "kernels", "weights read", *columns), rows, left=2))
+        yield from ("  " + line for line in table(("  node", "kernels", f"weights {report.rows[-1]}", *columns), rows, left=2))
 
 
 def _same(layer: LayerKernels) -> str:

@@ -110,12 +110,12 @@ def _value(data: Data, path: Path) -> Data:
 def _problem(path: Path, items: list[Any], kind: Kind, documents: Documents) -> Problem:
     document, item = documents[kind], items[0]
     if item["type"] == "missing":
-        return _missing(path, document)
+        return _missing(path, kind, document)
     if item["type"] == "extra_forbidden":
         return _unknown(path, kind, documents)
     value = _value(document.data, path)
     place = document.sources.place(path)
-    name = dotted(path)
+    name = _full(kind, path)
     if item["loc"][-1] == "[key]":
         hint = "use letters, digits and underscores"
         return problem_at(document.sources.place(path, key=True), "S013", f"`{name}` is not a proper name", help=hint)
@@ -169,22 +169,26 @@ def _type_help(value: Data, expected: list[str]) -> str:
     return ""
 
 
-def _missing(path: Path, document: Document) -> Problem:
+def _full(kind: Kind, path: Path) -> str:
+    """The path as `--set` takes it."""
+    return dotted(path if kind == "engine" else (kind, *path))
+
+
+def _missing(path: Path, kind: Kind, document: Document) -> Problem:
     parent, key = path[:-1], path[-1]
     place = document.sources.place(parent, key=bool(parent))
-    where = f" of `{dotted(parent)}`" if parent else ""
+    where = f" of `{_full(kind, parent)}`" if parent else f" of the {kind} spec"
     return problem_at(place, "S011", f"the key `{key}`{where} is missing", help=f"add `{key}:`")
 
 
 def _unknown(path: Path, kind: Kind, documents: Documents) -> Problem:
     document, key = documents[kind], str(path[-1])
     place = document.sources.place(path, key=True)
-    inside = f"`{dotted(path[:-1])}`" if len(path) > 1 else f"{'an' if kind == 'engine' else 'a'} {kind} spec"
+    inside = f"`{_full(kind, path[:-1])}`" if len(path) > 1 else f"{'an' if kind == 'engine' else 'a'} {kind} spec"
     homes = [(k, p) for k in (kind, *KINDS) for p in _homes(CLASSES[k], key) if (k, p) != (kind, path)]
     if homes and key not in ("name", "kind", "version"):
         home, at = homes[0]
-        target = at[:-1] if home == kind else (home, *at[:-1])
-        owner = f"under `{dotted(target)}`" if target else "at the top level"
+        owner = _owner(home, at[:-1], kind)
         message = f"`{key}` does not belong in {inside}; it belongs {owner}"
         return problem_at(place, "S016", message, note=_twin(home, at, documents), help="move it there")
     annotation: Any = CLASSES[kind]
@@ -193,6 +197,15 @@ def _unknown(path: Path, kind: Kind, documents: Documents) -> Problem:
     known = [k for o in options(annotation) if isinstance(o, type) and issubclass(o, BaseModel) for k in fields_of(o)]
     hint = meant(key, known) or f"known keys: {', '.join(known)}"
     return problem_at(place, "S010", f"unknown key `{key}` in {inside}", help=hint)
+
+
+def _owner(home: Kind, parent: Path, kind: Kind) -> str:
+    """Where a key belongs, in words."""
+    if home == kind:
+        return f"under `{_full(kind, parent)}`" if parent else "at the top level"
+    if home == "engine":
+        return f"under `{dotted(parent)}` of the engine spec" if parent else "in the engine spec"
+    return f"under `{dotted((home, *parent))}`"
 
 
 def _homes(cls: type[BaseModel], key: str, path: Path = ()) -> list[Path]:

@@ -22,6 +22,8 @@ from ddtreec.spec.target_config import Target, read_target
 
 CONTEXT = 4096
 """The default context where the model allows it."""
+FILES = ("engine.yaml", "model.yaml", "quant.yaml", "drafter.yaml")
+"""All that is ever written; a folder with anything else in it is never replaced."""
 PRODUCT_COMMENT = "product: bf16 rounds q * scale to bfloat16 (Hugging Face, Marlin); exact keeps the compute dtype"
 
 
@@ -132,13 +134,14 @@ def _check_out(request: Request) -> None:
     out = request.out
     if out.exists() and not out.is_dir():
         raise SpecError(Problem("S053", f"{display(out)} is a file", help="name a folder with -o"))
-    if out.is_dir() and any(out.iterdir()) and not request.force:
+    there = sorted(p.name for p in out.iterdir()) if out.is_dir() else []
+    foreign = [name for name in there if name not in FILES]
+    if foreign:
+        message = f"{display(out)} holds files that init does not write: {', '.join(foreign[:5])}"
+        raise SpecError(Problem("S053", message, help="name another folder with -o"))
+    if there and not request.force:
         hint = "name another folder, or replace this one with --force"
         raise SpecError(Problem("S053", f"{display(out)} is not empty", help=hint))
-    inside = [p for p in (request.checkpoint, request.drafter) if p and p.resolve().is_relative_to(out.resolve())]
-    if inside:
-        message = f"{display(out)} holds the checkpoint, it will not be replaced"
-        raise SpecError(Problem("S053", message, help="name another folder with -o"))
     if request.tree is not None and request.drafter is None:
         hint = "add --drafter DIR, or leave --tree away to run without speculation"
         raise SpecError(Problem("S036", "a tree needs a drafter", help=hint))

@@ -82,7 +82,7 @@ class _Setter:
             item = self.set(data[index], step_into(annotation, index), rest[1:], (*path, index))
             return (*data[:index], item, *data[index + 1 :])
         if not isinstance(data, dict):
-            raise self._error(f"`{dotted(path)}` is {shown(data)}, there is nothing below it")
+            raise self._error(f"`{self._name(path)}` is {shown(data)}, there is nothing below it")
         key = rest[0]
         here = (*path, key)
         removes = len(rest) == 1 and self.override.value is None and key in data and "op" not in data
@@ -115,7 +115,11 @@ class _Setter:
             return int(word)
         names = [name for name in ids if name]
         hint = meant(word, names) or (f"items: {', '.join(names)}" if names else f"items are 0 to {len(items) - 1}")
-        raise self._error(f"`{dotted(path)}` has no item `{word}`", hint)
+        raise self._error(f"`{self._name(path)}` has no item `{word}`", hint)
+
+    def _name(self, path: Path) -> str:
+        kind = self.override.kind
+        return dotted(path if kind == "engine" else (kind, *path))
 
     def _error(self, message: str, hint: str = "") -> SpecError:
         return SpecError(Problem("S022", message, self.override.place.loc, help=hint))

@@ -20,6 +20,10 @@ from ddtreec.spec.source import Data, Document, Path, Place, SourceMap, problem_
 
 MAX_NODES = 200_000
 """Values one file may hold once aliases are expanded: an alias bomb ends here."""
+MAX_DEPTH = 50
+"""Collections one inside the other; specs need seven."""
+MAX_SHOWN = 200
+"""Longer lines are not repeated in messages."""
 
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
@@ -80,7 +84,7 @@ def read_file(path: FilePath) -> Document:
 
 def read_text(text: str, name: str) -> Document:
     """The one mapping in `text`; `name` stands for the file in messages. Raises SpecError S003..S007."""
-    lines = text.splitlines()
+    lines = [line if len(line) <= MAX_SHOWN else "" for line in text.splitlines()]
     _refuse_tabs(lines, name)
     builder = _Builder(name, lines)
     node = _compose(text, name, lines)
@@ -172,7 +176,7 @@ def _compose(text: str, name: str, lines: list[str]) -> Any:
     except yaml.YAMLError as error:  # reader errors carry a position of their own
         raise SpecError(Problem("S003", f"not valid YAML: {str(error).splitlines()[0]}", Loc(name))) from None
     except RecursionError:
-        raise SpecError(Problem("S003", "nested too deeply", Loc(name))) from None
+        raise SpecError(Problem("S003", f"nested more than {MAX_DEPTH} deep", Loc(name))) from None
 
 
 def _explain_yaml(problem: str, context: str) -> tuple[str, str, str]:
@@ -180,6 +184,8 @@ def _explain_yaml(problem: str, context: str) -> tuple[str, str, str]:
         return "S007", "a second document begins here", "one spec a file: remove the `---`"
     if "undefined alias" in problem:
         return "S005", problem, "define the anchor (`&name`) before the alias, or write the value out"
+    if "nesting depth" in problem:
+        return "S003", f"nested more than {MAX_DEPTH} deep", ""
     if "mapping values are not allowed" in problem:
         return "S003", problem, "quote a value that contains `: `, or check the indentation"
     where = f" ({context})" if context else ""
@@ -211,6 +217,9 @@ class _Builder:
         self._count += 1
         if id(node) in self._open:
             self.report("S005", "an alias that contains itself", place, help="write the value out")
+            return None
+        if len(self._open) > MAX_DEPTH:
+            self.report("S003", f"nested more than {MAX_DEPTH} deep", place)
             return None
         if self._count > MAX_NODES:
             if self._count == MAX_NODES + 1:

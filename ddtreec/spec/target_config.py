@@ -113,6 +113,9 @@ def rotary(config: Config) -> tuple[float, YarnFacts | None]:
 
 def _text_part(config: Config) -> Config:
     kind = config.word("model_type", "")
+    if "dflash_config" in config.data:
+        config.refuse("dflash_config", "this is a DFlash drafter, not a target", "give it with --drafter")
+        return config
     if kind in FLAT:
         return config
     if kind in NESTED:

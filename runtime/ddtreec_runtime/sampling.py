@@ -256,10 +256,8 @@ def _top_p(weights: np.ndarray, share: float) -> np.ndarray:
 def _draw(ids: np.ndarray | None, weights: np.ndarray, draw: float) -> int:
     """The first token whose cumulative weight exceeds `draw` of the total."""
     sums = torch.from_numpy(weights).cumsum(0).numpy()
+    # A draw is at most 1 - 2^-53, so the product rounds to less than the total and the index is always in range.
     index = int(np.searchsorted(sums, draw * sums[-1], side="right"))
-    if index == len(sums):
-        # The product rounded up to the total: the last token of any weight is meant.
-        index = int(np.flatnonzero(weights)[-1])
     return index if ids is None else int(ids[index])
 
 

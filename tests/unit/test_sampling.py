@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from ddtreec_runtime import sampling
 from ddtreec_runtime.sampling import (
     NonFiniteLogits,
     SamplingParams,
@@ -221,6 +222,20 @@ def test_picks_invert_the_cumulative_law_in_token_order():
         for position in range(200):
             expected = int(np.flatnonzero(sums > uniform(4, 9, position))[0])
             assert pick(logits, [position], params, request=9) == [expected]
+
+
+def test_draws_at_the_edges_of_a_token(monkeypatch):
+    def picked(logits: list[float], draw: float) -> int:
+        monkeypatch.setattr(sampling, "uniform", lambda *_: draw)
+        return pick(np.array([logits]), [1], SamplingParams(1.0))[0]
+
+    last = 1 - 2.0**-53
+    assert picked([-np.inf, 0.0, 0.0, -np.inf], 0.0) == 1
+    assert picked([-np.inf, 0.0, 0.0, -np.inf], np.nextafter(0.5, 0)) == 1
+    assert picked([-np.inf, 0.0, 0.0, -np.inf], 0.5) == 2
+    rng = np.random.default_rng(0)
+    for _ in range(300):  # totals of every kind: the last token of any weight, never one behind it
+        assert picked([*rng.standard_normal(5), 0.0, -np.inf], last) == 5
 
 
 def test_a_row_is_picked_alike_in_any_batch():

@@ -99,6 +99,9 @@ def test_keys_beyond_64_bits_stay_exact():
 def test_a_log_prob_rounded_above_zero_counts_as_zero():
     tree = build_tree(np.array([[1e-7], [1e-7]], np.float32), [[1], [2]], 5)
     assert tree.tokens.tolist() == [1, 2]
+    # (0, 1) at -3 comes before (0, 0, 1) at -3.00005, which counting the excess would lift to -2.99995
+    draft = np.array([[-1, -np.inf], [1e-4, -2], [-0.5, -2.00005]], np.float32)
+    assert build_tree(draft, [[1, 2], [3, 4], [5, 6]], 5).tokens.tolist() == [1, 3, 5, 4, 6]
 
 
 def test_bfloat16_and_half_tensors():
@@ -116,8 +119,14 @@ def test_equal_logits_rank_by_token_id_across_the_cut():
     assert ids.tolist() == [[0, 1, 2, 3, 4], [7, 40, 250, 0, 1]]
     assert logprobs.dtype == np.float32
     np.testing.assert_allclose(logprobs[0], -np.log(300), rtol=1e-6)
+    rng = np.random.default_rng(1)
+    twins = np.sort(np.stack([rng.permutation(300)[:2] for _ in range(64)]), axis=1)
+    logits = np.zeros((64, 300), dtype=np.float32)
+    np.put_along_axis(logits, twins, 2.0, axis=1)
+    assert top_logprobs(logits, 1)[1].tolist() == twins[:, :1].tolist()
+    logits = logits[:2]
     assert top_logprobs(logits, 1000)[1].shape == (2, 300)
-    assert top_logprobs(torch.from_numpy(logits).bfloat16(), 5)[1].tolist() == ids.tolist()
+    assert top_logprobs(torch.from_numpy(logits).bfloat16(), 5)[1].tolist() == top_logprobs(logits, 5)[1].tolist()
 
 
 @pytest.mark.parametrize(
