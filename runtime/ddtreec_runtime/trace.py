@@ -1,135 +1,35 @@
-"""What happened in each round of a generation: the record, the JSON file and the page that shows it.
-
-The generation loop makes one `Round` per round, after the walk and before the next draft, and only if somebody
-listens:
-
-    if on_round is not None:
-        on_round(Round.of(tree, start=start, root=root, accepted=accepted, posterior=posterior, next_token=next_token))
-
-with `tree` the verified `Tree`, `start` the absolute position of the root, `posterior` the target's pick per node
-(None where the walk did not ask) and `(accepted, next_token)` what `verify_walk` returned. With speculation off the
-tree is empty, `accepted` is [0] and every token is a round of its own. The root of the first round is the first
-output token (the prefill's pick); every later root is the next token of the round before.
-"""
+"""A generation, round by round: the JSON file and the page that shows it. `Recorder` collects the rounds."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import html
-import json
-import math
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from ddtreec.core.errors import BundleError, Problem, SpecError
 
+from . import viewer
+from .rounds import Round
+
+__all__ = [
+    "Recorder",
+    "Round",
+    "Trace",
+    "TraceRound",
+    "decode_trace",
+    "encode_trace",
+    "write_trace",
+    "write_viewer",
+]
+
 TRACE_FORMAT = 1
 """Raised when a field of the file changes meaning; readers take this number and no other."""
-
-_VIEWER = Path(__file__).parent / "viewer"
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """One round: a draft tree of n nodes, what the target picked, what was accepted.
-
-    Node 0 is the root, the last committed token; nodes 1..n are the drafts in the order of the tree.
-
-    start          absolute position of the root (tokens before it)
-    root           token id of node 0
-    tokens         [n] token ids of nodes 1..n
-    parents        [n + 1] parent of nodes 0..n; parents[0] = -1, parents[i] < i
-    depths         [n] depth of nodes 1..n, from 1; a node stands at position start + depth
-    ranks          [n] place of the token in its row of the draft, from 0; -1 where unknown
-    probabilities  [n] the drafter's probability of the whole path from the root to nodes 1..n; None where unknown
-    accepted       nodes of the accepted path, the root (0) first
-    posterior      [n + 1] token the target picks after nodes 0..n; None where it was not asked
-    next_token     the token behind the accepted path (the bonus), root of the next round
-
-    Raises ValueError where lengths do not match, a parent does not come first, a depth is not its parent's plus one
-    or `accepted` is no path from the root.
-    """
-
-    start: int
-    root: int
-    tokens: tuple[int, ...]
-    parents: tuple[int, ...]
-    depths: tuple[int, ...]
-    ranks: tuple[int, ...]
-    probabilities: tuple[float | None, ...]
-    accepted: tuple[int, ...]
-    posterior: tuple[int | None, ...]
-    next_token: int
-
-    def __post_init__(self) -> None:
-        n = len(self.tokens)
-        lengths = (len(self.parents), len(self.depths), len(self.ranks), len(self.probabilities), len(self.posterior))
-        if lengths != (n + 1, n, n, n, n + 1):
-            raise ValueError(
-                f"a round of {n} tokens has {lengths} parents, depths, ranks, probabilities and posterior picks; "
-                f"{(n + 1, n, n, n, n + 1)} are needed"
-            )
-        levels = (0, *self.depths)
-        for node, parent in enumerate(self.parents):
-            if node == 0 and parent != -1:
-                raise ValueError(f"parents[0] is {parent}; the root comes first, with parent -1")
-            if node and not 0 <= parent < node:
-                raise ValueError(f"parents[{node}] is {parent}; a parent comes before its children, so 0..{node - 1}")
-            if node and levels[node] != levels[parent] + 1:
-                raise ValueError(f"node {node} has depth {levels[node]} under a parent of depth {levels[parent]}")
-        if self.accepted[:1] != (0,):
-            raise ValueError(f"accepted is {self.accepted}; it starts with the root, node 0")
-        for above, node in zip(self.accepted, self.accepted[1:], strict=False):
-            if not 0 < node <= n or self.parents[node] != above:
-                raise ValueError(f"accepted node {node} is no child of node {above}")
-
-    @classmethod
-    def of(
-        cls,
-        tree: Any,
-        *,
-        start: int,
-        root: int,
-        accepted: Iterable[int],
-        posterior: Iterable[int | None],
-        next_token: int,
-    ) -> Round:
-        """The record of one verified `Tree` (tokens, parents, depths, ranks, scores); `start` is the root's position.
-
-        NaN scores become probability None, negative picks become None.
-        """
-        return cls(
-            start=int(start),
-            root=int(root),
-            tokens=tuple(int(token) for token in tree.tokens),
-            parents=tuple(int(parent) for parent in tree.parents),
-            depths=tuple(int(depth) for depth in tree.depths),
-            ranks=tuple(int(rank) for rank in tree.ranks),
-            probabilities=tuple(None if math.isnan(score) else math.exp(min(float(score), 0.0)) for score in tree.scores),
-            accepted=tuple(int(node) for node in accepted),
-            posterior=tuple(None if pick is None or pick < 0 else int(pick) for pick in posterior),
-            next_token=int(next_token),
-        )
-
-    @property
-    def committed(self) -> tuple[int, ...]:
-        """Tokens this round adds to the output: the accepted drafts, then the next token."""
-        return (*(self.tokens[node - 1] for node in self.accepted[1:]), self.next_token)
-
-    def step_probability(self, node: int) -> float | None:
-        """The drafter's probability of this node's own token in its row (1..n); None where unknown."""
-        path, parent = self.probabilities[node - 1], self.parents[node]
-        above = 1.0 if parent == 0 else self.probabilities[parent - 1]
-        if path is None or above is None:
-            return None
-        return min(path / above, 1.0) if above > 0 else 0.0
 
 
 class TraceRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -205,21 +105,24 @@ class Recorder:
         finish_reason: str,
         decode: Callable[[Sequence[int]], str],
         piece: Callable[[int], str],
+        text: str | None = None,
         temperature: float = 0.0,
         seed: int | None = None,
     ) -> Trace:
         """The whole story of one generation.
 
         output_ids: what was returned, cut at stop or length; what the last rounds committed beyond it has no text.
-        decode: output ids to text; piece: one id to its text. Raises ValueError where the rounds do not lead to
-        `output_ids` (somebody dropped a round).
+        decode: output ids to text; piece: one id to its text. text: the text returned, where a stop string made it
+        shorter than what the ids decode to. Raises ValueError where the rounds do not lead to
+        `output_ids` (a round was dropped).
         """
-        text = decode(output_ids) if output_ids else ""
+        if text is None:
+            text = decode(output_ids) if output_ids else ""
         committed = [self.rounds[0].root] if self.rounds else []
         told: list[TraceRound] = []
         for number, record in enumerate(self.rounds, start=1):
             if record.root != committed[-1]:
-                raise ValueError(f"round {number} starts from token {record.root}, but token {committed[-1]} was committed")
+                raise ValueError(f"round {number} starts from token {record.root}, not from {committed[-1]}")
             before = len(committed)
             committed.extend(record.committed)
             ends = (before, len(committed) - 1, len(committed))
@@ -262,7 +165,8 @@ def _reached(text: str, part: str) -> int:
     if text.startswith(part):
         return len(part)
     # A cut character decodes to U+FFFD, which the whole text does not have there.
-    return len(os.path.commonprefix([text, part]))
+    same = (mine == other for mine, other in zip(text, part, strict=False))
+    return sum(1 for _ in takewhile(bool, same))
 
 
 def encode_trace(trace: Trace) -> bytes:
@@ -279,9 +183,7 @@ def decode_trace(data: bytes, source: str = "trace") -> Trace:
         head = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
         number = msgspec.json.decode(head.get("format", b"null"), type=int)
     except msgspec.DecodeError as error:
-        raise SpecError(
-            Problem("T001", f"{source} is no trace: {error}", help="make one with `ddtreec trace`")
-        ) from error
+        raise _no_trace(source, error) from error
     if number != TRACE_FORMAT:
         raise BundleError(
             Problem(
@@ -293,7 +195,11 @@ def decode_trace(data: bytes, source: str = "trace") -> Trace:
     try:
         return msgspec.json.decode(data, type=Trace)
     except msgspec.DecodeError as error:
-        raise SpecError(Problem("T001", f"{source} is no trace: {error}", help="make one with `ddtreec trace`")) from error
+        raise _no_trace(source, error) from error
+
+
+def _no_trace(source: str, error: Exception) -> SpecError:
+    return SpecError(Problem("T001", f"{source} is no trace: {error}", help="make one with `ddtreec trace`"))
 
 
 def write_trace(path: str | Path, trace: Trace) -> None:
@@ -306,40 +212,8 @@ def write_viewer(path: str | Path, trace: Trace) -> None:
 
     Raises SpecError where it cannot be written.
     """
-    _write(Path(path), viewer_page(trace).encode("utf-8", "replace"))
-
-
-def viewer_page(trace: Trace) -> str:
-    """The viewer with the trace inside, as HTML text.
-
-    The trace is data in a JSON script block, and the page's policy lets only our one script run: whatever a token
-    says stays text.
-    """
-    style = (_VIEWER / "viewer.css").read_text("utf-8")
-    script = (_VIEWER / "viewer.js").read_text("utf-8")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    parts = {
-        "policy": f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'",
-        "title": html.escape(f"{trace.engine} trace"),
-        "style": style,
-        "data": json_for_html(encode_trace(trace).decode()),
-        "script": script,
-    }
-    page = (_VIEWER / "viewer.html").read_text("utf-8")
-    head, *rest = page.split("{{")
-    # One pass: what is put in is never searched for slots again.
-    return head + "".join(parts[name] + tail for name, tail in (chunk.split("}}", 1) for chunk in rest))
-
-
-def json_for_html(text: str) -> str:
-    """JSON text that no HTML parser can leave early: <, > and & (only ever in strings) become escapes.
-
-    Raises ValueError on what is no JSON.
-    """
-    json.loads(text)
-    for char in "<>&\u2028\u2029":
-        text = text.replace(char, f"\\u{ord(char):04x}")
-    return text
+    page = viewer.page(f"{trace.engine} trace", encode_trace(trace).decode())
+    _write(Path(path), page.encode())
 
 
 def _write(path: Path, data: bytes) -> None:

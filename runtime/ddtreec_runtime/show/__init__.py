@@ -7,10 +7,11 @@ import sys
 from collections.abc import Callable
 from typing import TextIO
 
+from ddtreec_runtime.rounds import Round
 from ddtreec_runtime.show.layout import Drawing, Span
-from ddtreec_runtime.trace import Round
+from ddtreec_runtime.show.pieces import TokenPieces
 
-__all__ = ["TreePrinter", "draw_round"]
+__all__ = ["TokenPieces", "TreePrinter", "draw_round"]
 
 _SGR = {"root": "1", "accepted": "1;32", "bonus": "1;36", "rejected": "2", "title": "1", "note": "2"}
 _PIPED_WIDTH = 120
@@ -44,10 +45,15 @@ def draw_round(
     room = None if height is None else height - 1
     lines = drawing.lines(frozenset())
     if room is not None and len(lines) > room:
-        for hidden in range(1, len(order) + 1):
-            lines = drawing.lines(frozenset(order[:hidden]))
-            if len(lines) <= room:
-                break
+        # Halving finds a count that fits; where packing makes the lines jump it may hide one node more than needed.
+        low, high = 1, len(order)
+        while low < high:
+            middle = (low + high) // 2
+            if len(drawing.lines(frozenset(order[:middle]))) <= room:
+                high = middle
+            else:
+                low = middle + 1
+        lines = drawing.lines(frozenset(order[:high]))
     title = drawing.fit(_title(record, number, width, color))
     return "\n".join(_painted(line, color) for line in [title, *lines])
 

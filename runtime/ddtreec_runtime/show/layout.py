@@ -17,8 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ddtreec_runtime.rounds import Round
 from ddtreec_runtime.show.pieces import clip, shorten, visible, width_of
-from ddtreec_runtime.trace import Round
 
 Kind = Literal["root", "accepted", "rejected", "bonus", "more", "onward"]
 Span = tuple[str, str]
@@ -26,7 +26,7 @@ Span = tuple[str, str]
 
 _CAPS = (18, 15, 12, 10, 8)
 """Cells a piece may take; the first that lets the whole depth fit is used, else the last but in bands."""
-_BAND_CAP = 10
+_BAND_CAPS = (10, 7, 5, 3)
 
 
 @dataclass(slots=True)
@@ -91,11 +91,15 @@ class Drawing:
         self.record, self.piece, self.width, self.ascii_only = record, piece, width, ascii_only
         self.glyphs = ASCII if ascii_only else UNICODE
         self.path = dict(zip(record.accepted, record.accepted[1:], strict=False))
+        self.labels: dict[tuple[int, int], str] = {}
         self.children: list[list[int]] = [[] for _ in record.parents]
         for node, parent in enumerate(record.parents[1:], start=1):
             self.children[parent].append(node)
         for node, chosen in self.path.items():
             self.children[node].sort(key=lambda child, first=chosen: (child != first, child))
+        self.sizes = [1] * len(record.parents)
+        for node in range(len(record.tokens), 0, -1):
+            self.sizes[record.parents[node]] += self.sizes[node]
 
     def hiding_order(self) -> list[int]:
         """Rejected nodes, the least probable first and children before their parents."""
@@ -130,13 +134,16 @@ class Drawing:
                 cell = self._cell(top, deepest, cap, hidden)
                 if _total(self._columns(cell)) <= self.width:
                     return cell, None
-        for edge in range(deepest, level, -1):
-            cell = self._cell(top, edge, _BAND_CAP, hidden)
-            if edge == level + 1 or _total(self._columns(cell)) <= self.width:
-                last = [node for node in self.record.accepted if self._level(node) <= edge][-1]
-                ends_here = last == self.record.accepted[-1] and self._level(last) < edge
-                return cell, None if ends_here else last
-        raise AssertionError("a band holds at least one level below its top")
+        # Deepest first; where not even one level fits, its pieces give way.
+        tries = [(edge, _BAND_CAPS[0]) for edge in range(deepest, level, -1)]
+        tries += [(level + 1, cap) for cap in _BAND_CAPS[1:]]
+        for edge, cap in tries:
+            cell = self._cell(top, edge, cap, hidden)
+            if _total(self._columns(cell)) <= self.width:
+                break
+        last = [node for node in self.record.accepted if self._level(node) <= edge][-1]
+        ends_here = last == self.record.accepted[-1] and self._level(last) < edge
+        return cell, None if ends_here else last
 
     def _level(self, node: int) -> int:
         return self.record.depths[node - 1] if node else 0
@@ -146,7 +153,7 @@ class Drawing:
         on_path = node == 0 or node in self.record.accepted
         cell = Cell("root" if node == 0 else "accepted" if on_path else "rejected", self._label(node, cap))
         if self._level(node) == edge:
-            below = self._size(node) - 1
+            below = self.sizes[node] - 1
             if node in self.path or node == self.record.accepted[-1]:
                 cell.children.append(Cell("onward", self.glyphs.onward))
             elif below:
@@ -157,18 +164,21 @@ class Drawing:
             cell.children.append(Cell("bonus", self.glyphs.bonus + text))
         shown = [child for child in self.children[node] if child not in hidden]
         cell.children.extend(self._cell(child, edge, cap, hidden) for child in shown)
-        missing = sum(self._size(child) for child in self.children[node] if child in hidden)
+        missing = sum(self.sizes[child] for child in self.children[node] if child in hidden)
         if missing:
             cell.children.append(Cell("more", f"+{missing} more"))
         return cell
-
-    def _size(self, node: int) -> int:
-        return 1 + sum(self._size(child) for child in self.children[node])
 
     def _short(self, token: int, cap: int) -> str:
         return shorten(visible(self.piece(token), ascii_only=self.ascii_only), cap, ascii_only=self.ascii_only)
 
     def _label(self, node: int, cap: int) -> str:
+        """Mark, piece and chance of a node; kept, since a drawing tries many layouts."""
+        if (node, cap) not in self.labels:
+            self.labels[node, cap] = self._new_label(node, cap)
+        return self.labels[node, cap]
+
+    def _new_label(self, node: int, cap: int) -> str:
         if node == 0:
             return self.glyphs.root + self._short(self.record.root, cap)
         mark = self.glyphs.accepted if node in self.record.accepted else ""
@@ -212,7 +222,6 @@ class Drawing:
 
         put(top, 0, [])
         return out
-
 
     def _rows(self, cells: list[Cell], left: int) -> list[list[Cell]]:
         """Which children share a line that starts `left` cells from the edge: childless rejected ones, as they fit."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from functools import lru_cache
+from typing import Any
 
 _ELLIPSIS = "…"
 _RUN = 4
@@ -14,8 +15,8 @@ def visible(piece: str, *, ascii_only: bool = False) -> str:
     """A token's text on one line, nothing hidden in it.
 
     Newlines, tabs and spaces become ⏎, ⇥ and ·; four or more spaces in a row become ·×n. Control, format and
-    unassigned characters become escapes such as \\x1b or \\u200d, a mark without a letter gets a dotted circle. The empty
-    piece is ∅. With `ascii_only` the piece is a quoted Python string without any non-ASCII character.
+    unassigned characters become escapes such as \\x1b or \\u200d, a mark without a letter gets a dotted circle. The
+    empty piece is ∅. With `ascii_only` the piece is a quoted Python string without any non-ASCII character.
     """
     if ascii_only:
         return ascii(piece)
@@ -26,7 +27,7 @@ def visible(piece: str, *, ascii_only: bool = False) -> str:
             spaces += 1
             continue
         if spaces:
-            shown.append("·" * spaces if spaces < _RUN else f"·×{spaces}")
+            shown.append("·" * spaces if spaces < _RUN else f"·×{spaces}")  # noqa: RUF001
             spaces = 0
         shown.append(_shown(char, "".join(shown[-1:])))
     return "".join(shown[:-1]) or "∅"
@@ -85,3 +86,41 @@ def shorten(text: str, width: int, *, ascii_only: bool = False) -> str:
     while tail and char_width(tail[0]) == 0:  # a mark may not land on the ellipsis
         tail = tail[1:]
     return clip(text, room - width_of(tail)) + mark + tail
+
+
+class TokenPieces:
+    """The text of single token ids, from a `text.Tokenizer` or, with None, the bare number (`#42`).
+
+    A token that holds only part of a character has no text of its own; its bytes are given instead (`<0xE4><0xBD>`),
+    or its spelling in the vocabulary where that is not a byte-level one. Special tokens keep their name.
+    """
+
+    def __init__(self, tokenizer: Any | None):
+        self._tokenizer = tokenizer
+        self._known: dict[int, str] = {}
+
+    def __call__(self, token_id: int) -> str:
+        """Text of one id."""
+        if token_id not in self._known:
+            self._known[token_id] = self._piece(token_id)
+        return self._known[token_id]
+
+    def _piece(self, token_id: int) -> str:
+        if self._tokenizer is None:
+            return f"#{token_id}"
+        text = self._tokenizer.decode([token_id], skip_special=False)
+        if text and "\ufffd" not in text:
+            return text
+        spelling = self._tokenizer.token(token_id)
+        if spelling is None:
+            return f"#{token_id}"
+        values = [_byte_alphabet().get(char) for char in spelling]
+        return spelling if None in values else "".join(f"<0x{value:02X}>" for value in values)
+
+
+@lru_cache(maxsize=1)
+def _byte_alphabet() -> dict[str, int]:
+    """Character to byte of byte-level BPE: printable Latin-1 stands for itself, the other bytes follow from U+0100."""
+    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in plain]
+    return {chr(byte): byte for byte in plain} | {chr(0x100 + index): byte for index, byte in enumerate(others)}

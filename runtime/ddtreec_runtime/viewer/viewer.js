@@ -293,7 +293,7 @@
     mode, warmth, `${trace.prompt_ids.length} prompt tokens`, `${trace.output_ids.length} written`, `finished: ${trace.finish_reason}`,
   ].join(" · ");
   if (!rounds.length) {
-    byId("round-title").textContent = "No rounds: the first token ended the text";
+    byId("round-title").textContent = "No rounds were recorded";
     byId("text").append(html("span", trace.prompt_text, "prompt"), trace.text);
     for (const control of document.querySelectorAll("button, input")) control.disabled = true;
     document.body.dataset.round = 0;
