@@ -1,4 +1,4 @@
-"""Makes the pictures of the documentation from a trace: `python tests/browser/pictures.py TRACE.json docs/images ROUND`.
+"""Pictures for the documentation from a trace: `python tests/browser/pictures.py TRACE.json docs/images ROUND`.
 
 Writes viewer-light.png, viewer-dark.png (the page at that round) and show-tree.png (the terminal from that round on).
 """
