@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+Kind = Literal["model", "drafter", "quant", "tree", "topology", "engine"]
 Scalar = int | float | bool | str | None
 FieldValue = Scalar | tuple[Scalar, ...]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=80)]
@@ -240,3 +241,13 @@ class EngineSpec(Spec):
     dtype: Literal["float32", "bfloat16", "float64"]
     limits: LimitsSpec
     layout: LayoutSpec = LayoutSpec()
+
+
+CLASSES: dict[Kind, type[Spec]] = {
+    "model": ModelSpec,
+    "drafter": DrafterSpec,
+    "quant": QuantSpec,
+    "tree": TreeSpec,
+    "topology": TopologySpec,
+    "engine": EngineSpec,
+}

@@ -1,0 +1,70 @@
+"""The `ddtreec` command: names its subcommands and imports only the one that was asked for."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from ddtreec import __version__
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "init": ("ddtreec.cli.init:init", "Write specs for a Hugging Face checkpoint."),
+    "check": ("ddtreec.cli.check:check", "Say whether an engine spec fits together, in under a second."),
+    "plan": ("ddtreec.cli.plan:plan", "Show what would run where, how big and how fast; writes nothing."),
+    "compile": ("ddtreec.cli.compile:compile_", "Compile an engine spec to a bundle."),
+    "run": ("ddtreec.cli.run:run", "Generate text with a bundle."),
+    "trace": ("ddtreec.cli.trace:trace", "Generate once and keep every round, as JSON and as a page."),
+}
+"""Name to module:attribute and the line of help, so that `--help` imports none of them."""
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def __init__(self, *args: Any, table: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.table = table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names in the order of the table."""
+        return list(self.table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, imported now; None for an unknown name."""
+        if cmd_name not in self.table:
+            return None
+        module, attribute = self.table[cmd_name][0].split(":")
+        return getattr(importlib.import_module(module), attribute)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands from the table alone."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in self.table.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does it, with a suggestion for a misspelt name."""
+        name = args[0]
+        if name not in self.table and not name.startswith("-"):
+            near = difflib.get_close_matches(name, self.table, n=1)
+            hint = f" Did you mean {near[0]}?" if near else f" Commands: {', '.join(self.table)}."
+            ctx.fail(f"No such command '{name}'.{hint}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=LazyGroup, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="ddtreec")
+def main() -> None:
+    """Compile YAML specs into one specialised engine, and run it.
+
+    Exit codes: 2 usage or spec, 3 fit or topology, 4 checkpoint, 5 device, toolchain or bundle, 130 interrupted.
+    """
+
+
+if __name__ == "__main__":
+    main()
