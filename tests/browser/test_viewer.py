@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+
 from ddtreec_runtime.trace import Trace, decode_trace, write_viewer
 
 sys.path.insert(0, str(Path(__file__).parent))

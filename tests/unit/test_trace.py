@@ -15,6 +15,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ddtreec.core.errors import BundleError, SpecError
 from ddtreec_runtime import viewer
 from ddtreec_runtime.rounds import Round
 from ddtreec_runtime.trace import (
@@ -25,10 +29,6 @@ from ddtreec_runtime.trace import (
     write_trace,
     write_viewer,
 )
-from hypothesis import given
-from hypothesis import strategies as st
-
-from ddtreec.core.errors import BundleError, SpecError
 
 ROUND = Round(
     start=3,
@@ -338,9 +338,9 @@ class FakeEngine:
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """Runs `trace` with arguments in an empty folder; gives exit code and what it said on stderr."""
-    import ddtreec_runtime
     from click.testing import CliRunner
 
+    import ddtreec_runtime
     from ddtreec.cli.trace import trace
 
     monkeypatch.setattr(ddtreec_runtime, "Engine", FakeEngine, raising=False)
