@@ -11,7 +11,6 @@ from ddtreec import __version__
 from ddtreec.artifacts import plan as plan_file
 from ddtreec.artifacts.manifest import PLAN, STEP, Manifest
 from ddtreec.core.digest import canonical_json
-from ddtreec.emit.step import step_program
 from ddtreec.passes import stages
 from ddtreec.passes.state import State
 from ddtreec.plan import report as reports
@@ -54,13 +53,15 @@ class Compiled:
     out: Path | None = None
 
 
-def passes(loaded: LoadedEngine) -> Iterator[tuple[Pass, State]]:
-    """Every pass with the state behind it, verified. Raises DdtreecError for the user's mistakes, VerifyError for ours."""
+def passes(loaded: LoadedEngine, last: str = "") -> Iterator[tuple[Pass, State]]:
+    """Every pass, or those up to `last`, with the state behind it, verified. Raises DdtreecError for the user's mistakes, VerifyError for ours."""
     state = State(loaded)
     for step in PIPELINE:
         before, state = state, step.run(state)
         step.verify(before, state)
         yield step, state
+        if step.name == last:
+            return
 
 
 def planned(loaded: LoadedEngine) -> State:
@@ -68,9 +69,10 @@ def planned(loaded: LoadedEngine) -> State:
     return list(passes(loaded))[-1][1]
 
 
-def check(loaded: LoadedEngine) -> reports.Report:
+def check(loaded: LoadedEngine) -> None:
     """Everything that can be wrong without weights and devices: graphs, layout, fit. Raises DdtreecError."""
-    return plan(loaded)
+    for _ in passes(loaded, last="memory"):
+        pass
 
 
 def plan(loaded: LoadedEngine) -> reports.Report:
@@ -92,6 +94,8 @@ def build_files(loaded: LoadedEngine, to: Stage = "bundle") -> dict[str, bytes]:
     files[PLAN] = plan_file.encode(plan)
     files["plan.txt"] = report_text(reports.report(state)).encode()
     if to != "plan":
+        from ddtreec.emit.step import step_program  # here, so that `check` and `plan` need not load Jinja
+
         files[STEP] = step_program(plan).encode()
     return files
 
