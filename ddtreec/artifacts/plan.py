@@ -87,8 +87,10 @@ class Value(Struct):
     `shape`: ints, or 'rows' (rows of the step), or 'out_rows' (rows the head is asked for).
     `dtype`: 'compute', 'float32' (float32 or wider), 'int32', 'int64'.
     `home`: 'arena' (at `offset` bytes of the program's arena, sized for max rows), 'input' (given by the step state),
-    'persistent' (own buffer, outlives the step), 'alias' (columns `start` .. `start + shape[-1]` of the last axis
-    of `parent`, reshaped to `shape`), 'token' (no data: orders a cache write before its readers).
+    'persistent' (own buffer, outlives the step), 'alias' (columns `start` .. `start + n` of the last axis of `parent`,
+    reshaped to `shape`; n is what the axes of `shape` behind the parent's leading ones multiply to, so a [rows, heads,
+    dim] view of a [rows, m] parent covers heads * dim columns; `parent` is never an alias itself), 'token' (no data:
+    orders a cache write before its readers).
     """
 
     id: str
@@ -116,7 +118,11 @@ class Call(Struct):
 
 
 class Program(Struct):
-    """A straight-line step: 'target' (prefill and verify), 'draft_context', 'draft_block'."""
+    """A straight-line step: 'target' (prefill and verify), 'draft_context', 'draft_block'.
+
+    `layer_outputs`: the residual value after each layer, by layer number. They lie in the arena like others: whoever
+    wants to keep one must copy it before the next layer runs, or give values places of their own.
+    """
 
     name: str
     max_rows: int
@@ -124,6 +130,7 @@ class Program(Struct):
     arena_bytes: int
     values: tuple[Value, ...]
     calls: tuple[Call, ...]
+    layer_outputs: tuple[str, ...] = ()
 
 
 class Rope(Struct):

@@ -7,7 +7,9 @@ written once (SSA). Walk order is the order of insertion, which is a topological
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
 import networkx as nx
 
@@ -28,7 +30,11 @@ class Node:
 
 @dataclass(frozen=True)
 class LayerGraph:
-    """A program: typed inputs, nodes in topological order, and the values that outlive the step."""
+    """A program: typed inputs, nodes in topological order, and the values that outlive the step.
+
+    Raises ValueError at construction where a value is read before it is written, written twice or never, or has a type
+    that its reader refuses.
+    """
 
     name: str
     inputs: Mapping[str, TensorType]
@@ -37,22 +43,20 @@ class LayerGraph:
     layer_outputs: tuple[str, ...] = ()
     """Residual value after each layer, by layer number (may be renamed by passes, never dropped)."""
 
-    digraph: nx.DiGraph = field(init=False, repr=False, compare=False)
     types: Mapping[str, TensorType] = field(init=False, repr=False, compare=False)
     producer: Mapping[str, Node] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        graph: nx.DiGraph = nx.DiGraph()
         types: dict[str, TensorType] = dict(self.inputs)
         producer: dict[str, Node] = {}
         for node in self.nodes:
-            graph.add_node(node.id, node=node)
             for value in node.inputs:
                 if value not in types:
                     raise ValueError(f"{node.id}: input '{value}' is not defined before it")
-                if value in producer:
-                    graph.add_edge(producer[value].id, node.id)
-            outs = node.op.infer(tuple(types[v] for v in node.inputs))
+            try:
+                outs = node.op.infer(tuple(types[v] for v in node.inputs))
+            except ValueError as error:
+                raise ValueError(f"{node.id}: {error}") from None
             if len(outs) != len(node.outputs):
                 raise ValueError(f"{node.id}: {node.op.kind} gives {len(outs)} values, {len(node.outputs)} named")
             for value, kind in zip(node.outputs, outs, strict=True):
@@ -60,21 +64,36 @@ class LayerGraph:
                     raise ValueError(f"{node.id}: value '{value}' is written twice")
                 types[value] = kind
                 producer[value] = node
-        missing = [v for v in self.outputs if v not in types]
+        missing = [v for v in (*self.outputs, *self.layer_outputs) if v not in types]
         if missing:
             raise ValueError(f"{self.name}: output '{missing[0]}' is never written")
-        object.__setattr__(self, "digraph", graph)
         object.__setattr__(self, "types", types)
         object.__setattr__(self, "producer", producer)
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self.nodes)
 
+    @cached_property
+    def digraph(self) -> nx.DiGraph:
+        """The nodes by id (attribute `node`), with an edge from the producer of each value to its readers."""
+        graph: nx.DiGraph = nx.DiGraph()
+        for node in self.nodes:
+            graph.add_node(node.id, node=node)
+            graph.add_edges_from((self.producer[v].id, node.id) for v in node.inputs if v in self.producer)
+        return graph
+
+    @cached_property
+    def _readers(self) -> dict[str, list[Node]]:
+        found: dict[str, list[Node]] = {}
+        for node in self.nodes:
+            for value in dict.fromkeys(node.inputs):
+                found.setdefault(value, []).append(node)
+        return found
+
     def readers(self, value: str) -> tuple[Node, ...]:
         """Nodes that read `value`, in order."""
-        return tuple(n for n in self.nodes if value in n.inputs)
+        return tuple(self._readers.get(value, ()))
 
-    def replaced(self, nodes: Iterable[Node], **changes: object) -> LayerGraph:
-        """The same program with other nodes."""
-        fields = {"name": self.name, "inputs": self.inputs, "outputs": self.outputs, "layer_outputs": self.layer_outputs}
-        return LayerGraph(nodes=tuple(nodes), **{**fields, **changes})  # type: ignore[arg-type]
+    def replaced(self, nodes: Iterable[Node], **changes: Any) -> LayerGraph:
+        """The same program with other nodes (and other fields, by name)."""
+        return replace(self, nodes=tuple(nodes), **changes)

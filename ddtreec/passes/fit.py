@@ -1,0 +1,149 @@
+"""Adds up what one rank holds, and says before anything is loaded whether it fits and what would.
+
+Part of the memory pass: the arena comes from `memory`, weights and caches from the sharded graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ddtreec.artifacts.plan import Cache, MemoryRow, Program, Weight
+from ddtreec.core.errors import FitError, VerifyError
+from ddtreec.core.units import format_bytes, parse_bytes
+from ddtreec.passes.memory import ITEMSIZE, Sizes, persistent_bytes
+from ddtreec.spec.load import LoadedEngine
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What sets the size of the caches: tokens of context, sequences, page, tree rows and drafter block."""
+
+    context: int
+    sequences: int
+    page: int
+    tree_rows: int
+    block: int
+
+    @property
+    def extra(self) -> int:
+        """Tokens beyond the context that one round may write before it commits: a whole tree and a drafter block."""
+        return self.tree_rows + self.block
+
+    @property
+    def pages(self) -> int:
+        """KV pages of one sequence."""
+        return -(-(self.context + self.extra) // self.page)
+
+
+def cache_bytes_per_token(cache: Cache, itemsize: int) -> int:
+    """Bytes one layer keeps per token: the latent row of MLA, or keys and values of the drafter."""
+    return itemsize * (2 * cache.heads * cache.head_dim if cache.kind == "context" else cache.width)
+
+
+def tree_scratch_bytes(room: Room) -> int:
+    """Bytes of the tree of one step, all sequences: per node its token, position, parent, depth and target pick
+    (int32), score (int64) and 128-bit ancestor mask; per drafter row the best `tree_rows` tokens with log-probs
+    (int32 and float32)."""
+    nodes = room.tree_rows * (5 * 4 + 8 + 16)
+    candidates = room.block * room.tree_rows * (4 + 4)
+    return room.sequences * (nodes + candidates)
+
+
+def besides_weights(loaded: LoadedEngine, caches: Sequence[Cache], room: Room) -> int:
+    """Bytes of one rank that weights cannot have, as far as they are known before the layout is: caches as if they
+    were whole, and what the device keeps. Buffers are small beside them."""
+    tokens = room.pages * room.page * room.sequences
+    cached = tokens * sum(cache_bytes_per_token(c, ITEMSIZE[loaded.engine.dtype]) for c in caches)
+    return cached + parse_bytes(loaded.topology.device.reserved)
+
+
+def memory_table(
+    loaded: LoadedEngine,
+    weights: Sequence[Weight],
+    caches: Sequence[Cache],
+    programs: Sequence[Program],
+    sizes: dict[str, Sizes],
+    room: Room,
+) -> tuple[MemoryRow, ...]:
+    """Bytes of one rank by purpose, in the order a person asks: weights, caches, buffers, reserve."""
+    itemsize = next(iter(sizes.values())).itemsize
+    roles: dict[str, int] = {}
+    for weight in weights:
+        purpose = f"{'drafter ' if weight.store == 'drafter' else ''}weights: {weight.role}"
+        roles[purpose] = roles.get(purpose, 0) + weight.bytes
+    tokens = room.pages * room.page * room.sequences
+    rows = sorted(roles.items(), key=lambda item: (item[0].startswith("drafter"), -item[1], item[0]))
+    for kind, purpose in (("latent", "KV cache"), ("context", "drafter context cache")):
+        size = tokens * sum(cache_bytes_per_token(c, itemsize) for c in caches if c.kind == kind)
+        if size:
+            rows.append((purpose, size))
+    rows += [(f"arena: {program.name}", program.arena_bytes) for program in programs]
+    buffers: dict[str, int] = {}
+    for program in programs:
+        for name, size in persistent_bytes(program, sizes[program.name]).items():
+            buffers[f"{program.name}.{name}"] = size
+    rows += [(f"buffer: {name}", size) for name, size in buffers.items()]
+    rows.append(("tree scratch", tree_scratch_bytes(room)))
+    reserve = parse_bytes(loaded.topology.device.reserved)
+    if reserve:
+        rows.append(("reserved by the device", reserve))
+    return tuple(MemoryRow(purpose, size) for purpose, size in rows)
+
+
+def total(table: Sequence[MemoryRow]) -> int:
+    """Bytes of all rows."""
+    return sum(row.bytes for row in table)
+
+
+def largest_context(table: Sequence[MemoryRow], room: Room, memory: int, positions: int) -> int:
+    """Tokens of context that fit in `memory` bytes with everything else as in `table`, at most the `positions` of the
+    model; 0 where none does."""
+    cached = sum(row.bytes for row in table if row.purpose in ("KV cache", "drafter context cache"))
+    per_page = cached // room.pages
+    pages = (memory - (total(table) - cached)) // per_page if per_page else 0
+    return max(0, min(pages * room.page - room.extra, positions))
+
+
+def check_fit(loaded: LoadedEngine, table: Sequence[MemoryRow], room: Room) -> int:
+    """Bytes of one rank that stay free. Raises FitError saying by how much it does not fit, and what would."""
+    memory = parse_bytes(loaded.topology.device.memory)
+    need = total(table)
+    if need <= memory:
+        return memory - need
+    biggest = sorted(table, key=lambda row: -row.bytes)[:4]
+    context = largest_context(table, room, memory, loaded.model.positions)
+    if context:
+        way_out = f"the largest context that fits is {context}: --set limits.context={context}"
+        if room.sequences > 1:
+            way_out += f", or fewer than {room.sequences} sequences"
+    else:
+        fixed = need - sum(r.bytes for r in table if r.purpose in ("KV cache", "drafter context cache"))
+        way_out = (
+            f"without any context it still needs {format_bytes(fixed)} a rank: choose a topology with more devices or "
+            "memory, a smaller model, or a quant spec that packs more roles"
+        )
+    raise FitError(
+        loaded.problem(
+            "F001",
+            f"one rank needs {format_bytes(need)}, but {loaded.topology.device.name} has {format_bytes(memory)}: "
+            f"{format_bytes(need - memory)} too much",
+            "engine",
+            ("limits", "context") if context else ("topology",),
+            note="; ".join(f"{row.purpose} {format_bytes(row.bytes)}" for row in biggest),
+            help=way_out,
+        )
+    )
+
+
+def verify(table: Sequence[MemoryRow], weights: Sequence[Weight]) -> None:
+    """Raises VerifyError where a row is negative, named twice, or weights went missing."""
+    names = [row.purpose for row in table]
+    if len(set(names)) != len(names):
+        raise VerifyError("memory", next(n for n in names if names.count(n) > 1), "two rows of this name")
+    for row in table:
+        if row.bytes < 0:
+            raise VerifyError("memory", row.purpose, f"{row.bytes} bytes")
+    held = sum(row.bytes for row in table if "weights: " in row.purpose)
+    if held != sum(w.bytes for w in weights):
+        raise VerifyError("memory", "weights", f"the table holds {held} bytes, the weights are other bytes")
