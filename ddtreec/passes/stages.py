@@ -69,7 +69,9 @@ def shard(state: State) -> State:
     done = sharding.shard(
         programs, loaded.topology.devices, loaded.engine.layout, prices, lambda size: size <= room, loaded.problem
     )
-    return replace(state, programs=done.programs, mesh=done.mesh, layout=layout_words(done, rows), placements=done.placements)
+    return replace(
+        state, programs=done.programs, mesh=done.mesh, layout=layout_words(done, rows), placements=done.placements
+    )
 
 
 def layout_words(done: sharding.Sharded, rows: int) -> dict[str, str]:
@@ -269,7 +271,9 @@ def dump_cost(state: State) -> str:
     lines: list[str] = []
     for name, columns in state.costs.detail.items():
         for rows, nodes in zip(state.costs.rows, columns, strict=True):
-            lines.append(f"program {name} at {rows} rows: node, weight bytes, cache bytes, FLOPs, floor us, predicted us")
+            lines.append(
+                f"program {name} at {rows} rows: node, weight bytes, cache bytes, FLOPs, floor us, predicted us"
+            )
             lines += [
                 f"  {n.node}  {n.cost.weight_bytes:.0f}  {n.cost.cache_bytes:.0f}  {n.cost.flops:.0f}  "
                 f"{n.floor * 1e6:.3f}  {n.predicted * 1e6:.3f}"
