@@ -37,6 +37,7 @@ PIPELINE = (
     Pass("expand", stages.expand, stages.verify_expand, stages.dump_graphs),
     Pass("absorb", stages.absorb, stages.verify_absorb, stages.dump_graphs),
     Pass("shard", stages.shard, stages.verify_shard, stages.dump_shard),
+    Pass("fuse", stages.fuse, stages.verify_fuse, stages.dump_graphs),
     Pass("schedule", stages.schedule, stages.verify_schedule, stages.dump_schedule),
     Pass("memory", stages.memory, stages.verify_memory, stages.dump_memory),
     Pass("cost", stages.cost, stages.verify_cost, stages.dump_cost),
@@ -100,7 +101,9 @@ def build_files(loaded: LoadedEngine, to: Stage = "bundle") -> dict[str, bytes]:
     return files
 
 
-def compile_engine(ref: str | Path, overrides: Sequence[str] = (), to: Stage = "bundle", out: Path | None = None) -> Compiled:
+def compile_engine(
+    ref: str | Path, overrides: Sequence[str] = (), to: Stage = "bundle", out: Path | None = None
+) -> Compiled:
     """Compiles the engine `ref` (a shipped name or a path) with `--set` overrides up to a stage.
 
     `out`: the folder to write, by one rename; a bundle goes to ./generated/<engine> without it, earlier stages are

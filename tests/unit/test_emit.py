@@ -85,7 +85,8 @@ def test_a_program_without_collectives_is_a_generator_that_yields_nothing() -> N
 
 
 @pytest.mark.parametrize(
-    ("identifier", "name"), [("L03.moe.experts", "L03_moe_experts"), ("in", "in_"), ("class", "class_"), ("x.in", "x_in")]
+    ("identifier", "name"),
+    [("L03.moe.experts", "L03_moe_experts"), ("in", "in_"), ("class", "class_"), ("x.in", "x_in")],
 )
 def test_spelling(identifier: str, name: str) -> None:
     assert attribute(identifier) == name
@@ -109,7 +110,11 @@ def test_a_name_the_template_is_not_given_is_an_error() -> None:
 
 
 def test_cuda_templates_use_line_statements_behind_slashes() -> None:
-    text = environment._environment("//%").from_string("//% for m in rows\nkernel_m${m};\n//% endfor\n").render(rows=[1, 2])
+    text = (
+        environment._environment("//%")
+        .from_string("//% for m in rows\nkernel_m${m};\n//% endfor\n")
+        .render(rows=[1, 2])
+    )
     assert text == "kernel_m1;\nkernel_m2;\n"
 
 
