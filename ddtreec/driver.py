@@ -55,7 +55,10 @@ class Compiled:
 
 
 def passes(loaded: LoadedEngine, last: str = "") -> Iterator[tuple[Pass, State]]:
-    """Every pass, or those up to `last`, with the state behind it, verified. Raises DdtreecError for the user's mistakes, VerifyError for ours."""
+    """Every pass, or those up to `last`, with the state behind it, verified.
+
+    Raises DdtreecError for the user's mistakes, VerifyError for ours.
+    """
     state = State(loaded)
     for step in PIPELINE:
         before, state = state, step.run(state)
@@ -150,15 +153,13 @@ def stage(name: str) -> Stage:
 
 
 def stage_text(done: Compiled, to: Stage) -> str:
-    """What a stage adds, as one text: the resolved spec, the last graph, the plan, or the sources."""
-    wanted = {
-        "spec": lambda path: path == "spec.json",
-        "graph": lambda path: path.startswith("graph/"),
-        "plan": lambda path: path == "plan.txt",
-        "src": lambda path: path == STEP or path.startswith("src/"),
-        "bundle": lambda path: True,
-    }[to]
-    chosen = {path: data.decode() for path, data in sorted(done.files.items()) if wanted(path)}
+    """What a stage adds, as one text: the resolved spec, the graphs, the plan, or the sources."""
+    chosen = {path: data.decode() for path, data in sorted(done.files.items()) if _is_of(path, to)}
     if len(chosen) == 1:
         return next(iter(chosen.values()))
     return "".join(f"==> {path}\n{data}\n" for path, data in chosen.items())
+
+
+def _is_of(path: str, to: Stage) -> bool:
+    prefixes = {"spec": ("spec.json",), "graph": ("graph/",), "plan": ("plan.txt",), "src": (STEP, "src/")}
+    return path.startswith(prefixes.get(to, ("",)))

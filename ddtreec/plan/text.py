@@ -77,12 +77,11 @@ def steps(report: Report) -> Iterator[str]:
 
 def speeds(report: Report) -> Iterator[str]:
     """Tokens a second by budget and tau."""
-    if len(report.budgets) < 2:
-        only = report.budgets[0]
-        yield f"without speculation: {only.tokens_per_s['1']:.1f} tokens/s predicted"
+    if not any(b.budget for b in report.budgets):
+        yield from (f"without speculation: {b.tokens_per_s['1']:.1f} tokens/s predicted" for b in report.budgets)
         return
     yield "predicted tokens/s by budget (tree nodes besides the root) and tau (tokens committed a round)"
-    taus = list(max((b.tokens_per_s for b in report.budgets), key=len))
+    taus = list(report.budgets[-1].tokens_per_s)
     rows = [
         (
             str(b.budget),

@@ -16,7 +16,7 @@ SIZES = memory.Sizes(rows=8, out_rows=3, itemsize=4)
 
 @st.composite
 def programs(draw: st.DrawFn) -> tuple[list[Value], list[Call], list[str]]:
-    """Random straight-line programs: each call reads a few earlier values (or aliases) and writes one or two new ones."""
+    """Random straight-line programs: each call reads a few earlier values (or aliases) and writes new ones."""
     values = [Value("tokens", ("rows",), "int32", home="input")]
     calls: list[Call] = []
     readable = ["tokens"]

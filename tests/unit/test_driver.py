@@ -138,8 +138,8 @@ def test_time_on_the_full_model(arguments: list[str], limit: float, tmp_path: Pa
 
 def test_plan_writes_no_files(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ddtreec.cli.main", "plan", "tiny-k2-cpu", "--json"]
-    run = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}, check=True,
-                         capture_output=True, text=True)  # fmt: skip
+    env = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    run = subprocess.run(command, cwd=tmp_path, env=env, check=True, capture_output=True, text=True)
     report = json.loads(run.stdout)
     assert report["format"] == 1 and report["engine"] == "tiny-k2-cpu"
     assert sum(row["bytes"] for row in report["memory"]) + report["free_bytes"] == report["device_bytes"]
