@@ -177,7 +177,8 @@ def room_of(loaded: LoadedEngine) -> fit.Room:
     """What sets the size of caches and scratch."""
     limits, drafter = loaded.engine.limits, loaded.drafter
     rows = scheduling.tree_policy(loaded).budget + 1
-    return fit.Room(limits.context, limits.sequences, limits.page, rows, drafter.block_size if drafter else 0)
+    block = drafter.block_size if drafter else 0
+    return fit.Room(limits.context, limits.sequences, limits.page, rows, block, max(limits.chunk, block))
 
 
 def sizes_of(state: State) -> dict[str, placing.Sizes]:
@@ -203,9 +204,10 @@ def memory(state: State) -> State:
         placed.append(placing.place_program(name, values, calls, _outputs(graph.outputs, values), sizes[name], layers))
     weights, kept = all_weights(programs), caches(programs)
     table = fit.memory_table(state.loaded, weights, kept, placed, sizes, room)
-    free = fit.check_fit(state.loaded, table, room)
     device = parse_bytes(state.loaded.topology.device.memory)
-    context = fit.largest_context(table, room, device, state.loaded.model.positions)
+    itemsize = placing.ITEMSIZE[state.loaded.engine.dtype]
+    context = fit.largest_context(table, kept, room, itemsize, device, state.loaded.model.positions)
+    free = fit.check_fit(state.loaded, table, context)
     return replace(state, placed=Placed(tuple(placed), sizes, weights, kept, room, table, device, free, context))
 
 
