@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -46,7 +47,14 @@ def problems_of(error: ValidationError, kind: Kind, documents: Documents) -> lis
         if item["type"] in ("missing", "extra_forbidden") or rest == ("[key]",):
             path = (*path, *rest[:1]) if item["type"] == "missing" else path
         grouped.setdefault(path, []).append(item)
-    problems = [_problem(path, items, kind, documents) for path, items in grouped.items()]
+    meant_by_typos = {
+        (*path[:-1], _near(path, kind)) for path, items in grouped.items() if items[0]["type"] == "extra_forbidden"
+    }
+    problems = [
+        _problem(path, items, kind, documents)
+        for path, items in grouped.items()
+        if items[0]["type"] != "missing" or path not in meant_by_typos
+    ]
     return sorted(problems, key=lambda p: (p.loc.line, p.loc.col) if p.loc else (0, 0))
 
 
@@ -191,12 +199,22 @@ def _unknown(path: Path, kind: Kind, documents: Documents) -> Problem:
         owner = _owner(home, at[:-1], kind)
         message = f"`{key}` does not belong in {inside}; it belongs {owner}"
         return problem_at(place, "S016", message, note=_twin(home, at, documents), help="move it there")
+    near = _near(path, kind)
+    hint = f"did you mean `{near}`?" if near else f"known keys: {', '.join(_known(path, kind))}"
+    return problem_at(place, "S010", f"unknown key `{key}` in {inside}", help=hint)
+
+
+def _known(path: Path, kind: Kind) -> list[str]:
+    """The keys that the mapping around `path` knows."""
     annotation: Any = CLASSES[kind]
     for part in path[:-1]:
         annotation = step_into(annotation, part)
-    known = [k for o in options(annotation) if isinstance(o, type) and issubclass(o, BaseModel) for k in fields_of(o)]
-    hint = meant(key, known) or f"known keys: {', '.join(known)}"
-    return problem_at(place, "S010", f"unknown key `{key}` in {inside}", help=hint)
+    return [k for o in options(annotation) if isinstance(o, type) and issubclass(o, BaseModel) for k in fields_of(o)]
+
+
+def _near(path: Path, kind: Kind) -> str:
+    """The known key that an unknown one may have been meant for, or an empty string."""
+    return next(iter(difflib.get_close_matches(str(path[-1]), _known(path, kind), n=1, cutoff=0.6)), "")
 
 
 def _owner(home: Kind, parent: Path, kind: Kind) -> str:

@@ -81,7 +81,11 @@ def _read(kind: Kind, path: FilePath, chain: list[FilePath]) -> Document:
             loop = [*here[here.index(found.resolve()) :], found]
             message = "specs extend each other in a circle: " + " -> ".join(display(p) for p in loop)
             raise SpecError(problem_at(place, "S021", message, help="remove one `extends:` of the circle"))
-        base = merged(base, _read(kind, found, here))
+        document = _read(kind, found, here)
+        if document.data.get("kind", kind) != kind:
+            message = f"{display(found)} is of kind {document.data['kind']}, a spec of kind {kind} cannot extend it"
+            raise SpecError(problem_at(place, "S014", message, help=f"extend a spec of kind {kind}"))
+        base = merged(base, document)
     own.sources.graft(("extends",), SourceMap())
     return merged(base, Document({k: v for k, v in own.data.items() if k != "extends"}, own.sources))
 

@@ -101,10 +101,14 @@ def read_text(text: str, name: str) -> Document:
 def read_value(text: str, name: str) -> tuple[Data, SourceMap]:
     """One value as written after `=` in --set: a scalar, `[a, b]` or `{a: b}`. Raises SpecError."""
     builder = _Builder(name, [])
-    node = _compose(text, name, [])
-    data = None if node is None else builder.build(node, ())
-    if builder.problems:
-        raise SpecError([Problem(p.code, p.message, Loc(name), "", p.note, p.help) for p in builder.problems])
+    try:
+        node = _compose(text, name, [])
+        data = None if node is None else builder.build(node, ())
+        if builder.problems:
+            raise SpecError(builder.problems)
+    except SpecError as error:
+        flat = [Problem(p.code, p.message, Loc(name), "", p.note, p.help) for p in error.problems]
+        raise SpecError(flat) from None
     return data, builder.sources
 
 

@@ -183,6 +183,8 @@ def test_floats_are_written_so_that_they_read_back(data: float) -> None:
     assert isinstance(scalar(number(data)), float)
 
 
-@pytest.mark.parametrize("data", ["no", "true", "010", "1e5", "", "null", "a: b", "layers.{layer}.x", "x,y", "ü", "- a"])
+@pytest.mark.parametrize(
+    "data", ["no", "true", "010", "1e5", "", "null", "a: b", "layers.{layer}.x", "x,y", "ü", "- a"]
+)
 def test_strings_are_written_so_that_they_read_back(data: str) -> None:
     assert read_text(f"a: {value([data])}\n", "f.yaml").data["a"] == (data,)
