@@ -13,7 +13,7 @@ import errno
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -163,7 +163,7 @@ def _alive(pid: int) -> bool:
 
 
 @contextlib.contextmanager
-def _fresh_folder(out: Path) -> Iterator[Path]:
+def _fresh_folder(out: Path) -> Generator[Path]:
     """A new folder beside `out`; whatever stands under its name at the end is removed."""
     fresh = out.parent / f"{_prefix(out)}{os.getpid()}-{secrets.token_hex(4)}"
     fresh.mkdir()

@@ -86,7 +86,11 @@ def test_ctrl_c_leaves_130_and_no_half_bundle(tmp_path: Path) -> None:
 def test_a_closed_pipe_is_quiet(tmp_path: Path) -> None:
     command = f"{sys.executable} -m ddtreec.cli.main plan {BIG} --json | head -c 1; exit ${{PIPESTATUS[0]}}"
     run = subprocess.run(
-        ["bash", "-c", command], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+        ["bash", "-c", command],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
     )
     assert (run.returncode, run.stdout, run.stderr) == (0, "{", "")
 
@@ -99,6 +103,10 @@ def test_a_bug_of_ours_says_so(tmp_path: Path) -> None:
         "d.PIPELINE = (d.Pass('shard', broken, None, None),)\n"
         "from ddtreec.cli.main import main; main(['plan', 'tiny-k2-cpu'])\n"
     )
-    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
     assert run.returncode == 70
-    assert "V001" in run.stderr and "L00.mlp" in run.stderr and "report it" in run.stderr and "Traceback" not in run.stderr
+    assert (
+        "V001" in run.stderr and "L00.mlp" in run.stderr and "report it" in run.stderr and "Traceback" not in run.stderr
+    )

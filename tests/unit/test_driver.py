@@ -27,7 +27,9 @@ def content(folder: Path) -> dict[str, bytes]:
 def test_two_compiles_are_byte_identical_and_hold_nothing_of_this_machine(engine: str, tmp_path: Path) -> None:
     driver.compile_engine(engine, out=tmp_path / "one" / "bundle")
     # Another process with another hash seed, so that the order of a set can never decide anything.
-    code = f"from ddtreec import driver; from pathlib import Path; driver.compile_engine({engine!r}, out=Path('bundle'))"
+    code = (
+        f"from ddtreec import driver; from pathlib import Path; driver.compile_engine({engine!r}, out=Path('bundle'))"
+    )
     env = {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "4711", "TZ": "Asia/Tokyo", "HOME": str(tmp_path)}
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, check=True)
     one, two = content(tmp_path / "one" / "bundle"), content(tmp_path / "bundle")
@@ -116,7 +118,9 @@ def test_the_compiler_needs_neither_torch_nor_numpy(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(("arguments", "limit"), [(["check"], 1.0), (["plan"], 3.0), (["compile", "--to", "src"], 20.0)])
+@pytest.mark.parametrize(
+    ("arguments", "limit"), [(["check"], 1.0), (["plan"], 3.0), (["compile", "--to", "src"], 20.0)]
+)
 def test_time_on_the_full_model(arguments: list[str], limit: float, tmp_path: Path) -> None:
     """CPU seconds of the whole process, best of three: they do not grow with what else the machine is doing."""
     code = (
@@ -134,8 +138,8 @@ def test_time_on_the_full_model(arguments: list[str], limit: float, tmp_path: Pa
 
 def test_plan_writes_no_files(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ddtreec.cli.main", "plan", "tiny-k2-cpu", "--json"]
-    run = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}, check=True,
-                         capture_output=True, text=True)  # fmt: skip
+    env = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    run = subprocess.run(command, cwd=tmp_path, env=env, check=True, capture_output=True, text=True)
     report = json.loads(run.stdout)
     assert report["format"] == 1 and report["engine"] == "tiny-k2-cpu"
     assert sum(row["bytes"] for row in report["memory"]) + report["free_bytes"] == report["device_bytes"]
