@@ -14,6 +14,7 @@ from ddtreec.artifacts.plan import Plan
 from ddtreec.core.errors import BundleError, Problem, SpecError
 from ddtreec_runtime import checks
 from ddtreec_runtime.backends.cpu.interpreter import run_calls
+from ddtreec_runtime.backends.cpu.prepare import prepare
 from ddtreec_runtime.build import Parts, build
 from ddtreec_runtime.bundle import Bundle, open_bundle
 from ddtreec_runtime.generation import Generation, Job, run_job
@@ -78,7 +79,9 @@ class Engine:
         for store, checkpoint in checkpoints.items():
             audit(checkpoint, needed, store)
         weights = load_all(checkpoints, needed, plan.mesh, compute, progress)
+        programs = plan.programs if drafter_dir is not None else [p for p in plan.programs if p.name == "target"]
         with torch.inference_mode():
+            prepare(programs, weights)
             parts = build(bundle, weights, compute, drafting=drafter_dir is not None)
         return cls(bundle, parts, weights, Tokenizer.from_dir(weights_dir))
 
