@@ -118,7 +118,7 @@ def step_program(plan: Plan) -> str:
     return render(
         TEMPLATE,
         {
-            "header": f"step program: engine {plan.engine}, {plan.topology}, {mesh.ranks} rank(s), {plan.dtype}; from {TEMPLATE}",
+            "header": f"step program of {plan.engine}: {plan.topology}, {ranks}, {plan.dtype}; from {TEMPLATE}",
             "engine": plan.engine,
             "summary": f"{plan.model.name} on {plan.topology}, {ranks}",
             "programs": programs,

@@ -74,9 +74,9 @@ class LayerGraph:
         return iter(self.nodes)
 
     @cached_property
-    def digraph(self) -> nx.DiGraph:
+    def digraph(self) -> nx.DiGraph[str]:
         """The nodes by id (attribute `node`), with an edge from the producer of each value to its readers."""
-        graph: nx.DiGraph = nx.DiGraph()
+        graph: nx.DiGraph[str] = nx.DiGraph()
         for node in self.nodes:
             graph.add_node(node.id, node=node)
             graph.add_edges_from((self.producer[v].id, node.id) for v in node.inputs if v in self.producer)

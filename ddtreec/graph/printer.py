@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import cast
 
 from ddtreec.graph.layer_graph import LayerGraph
 from ddtreec.ops.base import Op, TensorType
@@ -55,5 +56,6 @@ def _head(op: Op) -> str:
 
 def _value(value: object) -> str:
     if isinstance(value, tuple):
-        return "x".join(map(_value, value)) if value else "-"
+        items = cast("tuple[object, ...]", value)
+        return "x".join(map(_value, items)) if items else "-"
     return f"{value:.6g}" if isinstance(value, float) else str(value)

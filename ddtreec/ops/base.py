@@ -152,7 +152,7 @@ class Op:
         raise NotImplementedError
 
     def why_not(self, answer: str, mesh: Mesh) -> str:
-        """What stands against this answer on `mesh`, for a message to the user where no layout gives it; '' if nothing."""
+        """What stands against this answer on `mesh`, for a message where no layout gives it; '' if nothing does."""
         return ""
 
     def cost(self, ins: tuple[TensorType, ...], at: At) -> Cost:

@@ -96,8 +96,8 @@ class Experts(Op):
         return ""
 
     def distinct(self, rows: int, top_k: int) -> float:
-        """Experts that `rows` rows are expected to need on the rank that needs the most, for which all others wait; rows
-        choose independently and uniformly. One group of ranks: E (1 - (1 - k/E)^rows)."""
+        """Experts that `rows` rows are expected to need on the rank that needs the most, for which all others wait;
+        rows choose independently and uniformly. With one group of ranks E (1 - (1 - k/E)^rows)."""
         chance = 1.0 - (1.0 - top_k / self.total) ** rows
         groups = self.total // self.experts
         return self.experts * chance if groups == 1 else most_of(self.experts, chance, groups)

@@ -7,7 +7,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 
 class Fault(Exception):
@@ -30,7 +30,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 def written(value: object) -> str:
     """A value as a person would recognise it."""
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(written, value)) + "]"
+        return "[" + ", ".join(map(written, cast("Iterable[object]", value))) + "]"
     if isinstance(value, bool):
         return "true" if value else "false"
     return "null" if value is None else repr(value)
@@ -90,9 +90,12 @@ class Sizes(Field):
     what: ClassVar[str] = "a list of sizes"
 
     def read(self, value: Any, names: Names) -> tuple[int, ...]:
-        items = value if isinstance(value, (list, tuple)) else [value]
+        if isinstance(value, (list, tuple)):
+            items = list(cast("Iterable[Any]", value))
+        else:
+            items = [value]
         if not items:
-            raise self.refuse(value)
+            raise self.refuse(items)
         return tuple(Size().read(item, names) for item in items)
 
 

@@ -34,10 +34,10 @@ class Place:
     store: Literal["target", "drafter"]
     prefix: str = ""
     repeated: bool = False
-    roles: Mapping[str, Packing] = field(default_factory=dict)
-    ropes: Mapping[str, RopeSpec] = field(default_factory=dict)
-    shared: Mapping[str, Weight] = field(default_factory=dict)
-    known: dict[Weight, Weight] = field(default_factory=dict)
+    roles: Mapping[str, Packing] = field(default_factory=dict[str, Packing])
+    ropes: Mapping[str, RopeSpec] = field(default_factory=dict[str, RopeSpec])
+    shared: Mapping[str, Weight] = field(default_factory=dict[str, Weight])
+    known: dict[Weight, Weight] = field(default_factory=dict[Weight, Weight])
     """Weights made so far, by content: what is named twice (tied, or in both drafter programs) is held once."""
 
     def question(self, role: str) -> str:
@@ -74,15 +74,16 @@ class Place:
         """A whole weight of the tensors in `tensors` (field to template), each seen as `dims` and concatenated along
         rows. Matrices of a role that the quant spec packs are int4. `element`: bytes of a dense element."""
         parts = tuple(WeightPart(self.tensor(t, name), dims) for name, t in tensors.items())
+        rows, inputs = dims[0], dims[len(dims) - 1]
         packing = self.roles.get(role, Packing(packing="dense")) if len(dims) > 1 else Packing(packing="dense")
         group = 0
         if packing.packing == "int4":
             group = packing.group or 32
-            if dims[-1] % group:
+            if inputs % group:
                 raise Fault(
-                    f"INT4 groups of {group} do not divide the {dims[-1]} inputs of role '{role}'", next(iter(tensors))
+                    f"INT4 groups of {group} do not divide the {inputs} inputs of role '{role}'", next(iter(tensors))
                 )
-        whole = shape or (dims[0] * len(parts), *dims[1:])
+        whole = shape or (rows * len(parts), *dims[1:])
         elements = math.prod(whole)
         weight = Weight(
             id="",

@@ -32,13 +32,14 @@ class Split(Op):
 
     def infer(self, ins: tuple[TensorType, ...]) -> tuple[TensorType, ...]:
         (x,) = ins
+        rows = x.shape[:1]
         need(
             x.dtype == "compute" and len(x.shape) > 1 and x.shape[-1] == sum(self.sizes),
             f"'x' is {x}, but a last axis of {' + '.join(map(str, self.sizes))} is expected",
         )
         if self.shapes:
             need(len(x.shape) == 2 and self.sizes == tuple(map(math.prod, self.shapes)), f"{x} is not {self.shapes}")
-            return tuple(TensorType((x.shape[0], *shape)) for shape in self.shapes)
+            return tuple(TensorType((*rows, *shape)) for shape in self.shapes)
         return tuple(TensorType((*x.shape[:-1], size)) for size in self.sizes)
 
     def starts(self) -> tuple[int, ...]:

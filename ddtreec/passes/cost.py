@@ -33,7 +33,9 @@ class Rates:
     read: tuple[tuple[float, float], ...]
     flops: float
     launch: float
-    links: dict[str, tuple[tuple[float, float], ...]] = field(default_factory=dict[str, tuple[tuple[float, float], ...]])
+    links: dict[str, tuple[tuple[float, float], ...]] = field(
+        default_factory=dict[str, tuple[tuple[float, float], ...]]
+    )
 
     @classmethod
     def of(cls, topology: TopologySpec) -> Rates:

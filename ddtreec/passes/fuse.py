@@ -37,6 +37,10 @@ with `&` one that reads what they read, with `<` one that gives what they read. 
 launch."""
 
 
+Unit = tuple[int, ...]
+"""What stays together: (position of a node,), or (position of the first node, number) of a group."""
+
+
 @dataclass(frozen=True, slots=True)
 class Word:
     """One word of a pattern."""
@@ -109,7 +113,7 @@ def _leaves(graph: LayerGraph, value: str, inside: set[str]) -> bool:
 def _ordered(graph: LayerGraph, groups: Sequence[tuple[str, list[Node]]], position: Mapping[str, int]) -> list[Node]:
     """All nodes, the launches as one, in a topological order close to the old one. Launches that would wait for each
     other (a path leaves a launch and comes back) are dissolved."""
-    unit = {node.id: (position[node.id],) for node in graph}
+    unit: dict[str, Unit] = {node.id: (position[node.id],) for node in graph}
     for index, (_, group) in enumerate(groups):
         unit.update(dict.fromkeys((node.id for node in group), (position[group[0].id], index)))
     for loop in nx.strongly_connected_components(_quotient(graph, unit)):
@@ -127,8 +131,8 @@ def _ordered(graph: LayerGraph, groups: Sequence[tuple[str, list[Node]]], positi
     return result
 
 
-def _quotient(graph: LayerGraph, unit: Mapping[str, tuple[int, ...]]) -> nx.DiGraph:
-    quotient: nx.DiGraph = nx.DiGraph()
+def _quotient(graph: LayerGraph, unit: Mapping[str, Unit]) -> nx.DiGraph[Unit]:
+    quotient: nx.DiGraph[Unit] = nx.DiGraph()
     for node in graph:
         quotient.add_node(unit[node.id])
         for value in node.inputs:

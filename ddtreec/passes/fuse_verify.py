@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from ddtreec.artifacts.plan import WeightPart
 from ddtreec.core.errors import VerifyError
 from ddtreec.graph.layer_graph import LayerGraph, Node
 from ddtreec.ops.fused import Fused
@@ -72,7 +73,7 @@ def _verify_merged(before: LayerGraph, flat: LayerGraph, node: Node, op: Linear)
         raise VerifyError("fuse", node.id, "is merged, but its output is not split")
     split = readers[0].op
     olds = [before.producer.get(v) for v in readers[0].outputs]
-    parts = []
+    parts: list[WeightPart] = []
     for old, size in zip(olds, split.sizes, strict=True):
         if old is None or not isinstance(old.op, Linear) or old.inputs != node.inputs:
             raise VerifyError("fuse", node.id, "merges what was no linear of the same value")

@@ -50,10 +50,9 @@ def _family(node: Node, op: Linear) -> tuple[object, ...]:
     """Equal for linears that can be one: same block and input, columns cut alike, weights stored alike."""
     weight = op.weight
     stored = (weight.role, weight.store, weight.packing, weight.group, weight.product, weight.precision)
-    shards = {part.shard for part in weight.parts}
-    shard = next(iter(shards)) if len(shards) == 1 else None
-    rows_cut = node.id if len(shards) > 1 or (shard is not None and shard.axis != 0) else ""
-    return (block_of(node.id), node.inputs, op.inputs, op.question, stored, shard, rows_cut)
+    cuts = tuple((p.shard.axis, p.shard.count) if p.shard else None for p in weight.parts)
+    rows_cut = node.id if any(cut is not None and cut[0] != 0 for cut in cuts) else ""
+    return (block_of(node.id), node.inputs, op.inputs, op.question, stored, cuts, rows_cut)
 
 
 def merged_nodes(siblings: Sequence[Node]) -> tuple[Node, Node]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Protocol
+from typing import Literal, Protocol
 
 from ddtreec.artifacts.plan import Mesh
 from ddtreec.core.errors import FitError, Problem
@@ -30,7 +30,14 @@ class Where(Protocol):
     """Makes a problem that points at a path of the engine spec (`LoadedEngine.problem`)."""
 
     def __call__(
-        self, code: str, message: str, kind: str, path: tuple[str, ...] = (), *, note: str = "", help: str = ""
+        self,
+        code: str,
+        message: str,
+        kind: Literal["engine"],
+        path: tuple[str | int, ...] = (),
+        *,
+        note: str = "",
+        help: str = "",
     ) -> Problem: ...
 
 
