@@ -74,7 +74,10 @@ def test_live_buffers_never_overlap(case: tuple[list[Value], list[Call], list[st
                 assert stop <= low or high <= start, (one.id, other.id)
     # Tight: the lower bound counts the bytes alive at the worst call.
     bound = max(
-        (sum(memory.aligned(SIZES.value_bytes(v)) for v, _, _ in placed if i in needed[v.id]) for i in range(len(calls) + 1)),
+        (
+            sum(memory.aligned(SIZES.value_bytes(v)) for v, _, _ in placed if i in needed[v.id])
+            for i in range(len(calls) + 1)
+        ),
         default=0,
     )
     lives = memory.intervals(values, calls, outputs, SIZES)
@@ -104,7 +107,11 @@ def test_verifier_rejects_any_overlap_of_live_values(
 
 def chain() -> tuple[list[Value], list[Call]]:
     values = [Value("tokens", ("rows",), "int32", home="input"), *(Value(f"v{i}", ("rows", 16)) for i in range(3))]
-    calls = [Call("n0", "op", ("v0",), ("tokens",)), Call("n1", "op", ("v1",), ("v0",)), Call("n2", "op", ("v2",), ("v1",))]
+    calls = [
+        Call("n0", "op", ("v0",), ("tokens",)),
+        Call("n1", "op", ("v1",), ("v0",)),
+        Call("n2", "op", ("v2",), ("v1",)),
+    ]
     return values, calls
 
 
