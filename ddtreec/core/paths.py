@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -26,7 +26,7 @@ def display(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def staged_folder(destination: Path) -> Iterator[Path]:
+def staged_folder(destination: Path) -> Generator[Path]:
     """A new folder beside `destination` that takes its name when the block ends well; nothing is left otherwise.
 
     An existing `destination` is replaced: whether that is allowed is for the caller to decide before.
