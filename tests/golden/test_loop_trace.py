@@ -91,7 +91,8 @@ def test_rounds(case: str) -> None:
     def accept(ids: list[int]) -> tuple[int, bool]:
         keep = next((n for n, token in enumerate(ids, 1) if token in stops), len(ids))
         output.extend(ids[:keep])
-        return keep, len(output) >= wanted or output[-1] in stops
+        # The reference goes on until the committed tokens, without the last bonus, are as many as wanted.
+        return keep, len(output) > wanted or output[-1] in stops
 
     def listen(report: RoundReport) -> None:
         positions = [position for _, position in target.cache]
@@ -104,14 +105,8 @@ def test_rounds(case: str) -> None:
     assert prompt + output[:wanted] == ARRAYS[f"{case}output_ids"].tolist()
     assert len(verified) <= count
     for n, (report, rows, cached, hidden) in enumerate(verified):
-        anchor, fed = drafter.calls[n]
-        assert anchor == record(case, n, "block_ids")[0]
-        assert fed == [
-            (int(token - 2) // 10, int(position))
-            for (token, _), position in zip(
-                record(case, n, "ctx_token_tags"), record(case, n, "draft_positions"), strict=False
-            )
-        ]
+        if budget:  # without a budget nothing is drafted, here
+            _check_draft(case, n, *drafter.calls[n])
         assert [token for token, _ in rows] == record(case, n, "verify_ids").tolist()
         assert [position for _, position in rows] == record(case, n, "verify_positions").tolist()
         assert cached + [p for _, p in rows] == record(case, n, "target_cache_positions").tolist()
@@ -120,10 +115,22 @@ def test_rounds(case: str) -> None:
         assert report.accepted == record(case, n, "accepted").tolist()
         if hidden is not None:
             assert torch.equal(~hidden.squeeze(1), torch.from_numpy(report.tree.visibility))
+    assert len(drafter.calls) == (len(verified) if budget else 0)
     lengths = ARRAYS[f"{case}acceptance_lengths"].tolist()
     assert [len(report.accepted) for report, *_ in verified] == lengths[: len(verified)]
     # The reference does not look at the first token: it may run one round more, and nothing else.
     assert len(verified) == count or output[0] in stops
+
+
+def _check_draft(case: str, n: int, anchor: int, fed: list[tuple[int, int]]) -> None:
+    """The anchor, and WHICH tokens' features entered the context since the last draft, at which positions."""
+    assert anchor == record(case, n, "block_ids")[0]
+    positions = record(case, n, "draft_positions").tolist()
+    tags = record(case, n, "ctx_token_tags").tolist()
+    assert fed == [(int(token - 2) // 10, position) for (token, _), position in zip(tags, positions, strict=False)]
+    assert len(fed) == len(tags)
+    start = fed[-1][1] + 1
+    assert positions[len(tags) :] == list(range(start, start + len(positions) - len(tags)))
 
 
 @pytest.mark.parametrize("case", CASES)
