@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import msgspec
@@ -55,7 +56,7 @@ def state() -> State:
 def test_the_table_adds_up(state: State) -> None:
     assert state.placed is not None
     assert fit.total(state.placed.table) + state.placed.free == state.placed.device
-    fit.verify(state.placed.table, state.placed.weights)
+    fit.verify(state.placed.table, state.placed.weights, "cpu", 4)
 
 
 @pytest.mark.parametrize("fault", ["lost weight", "negative", "twice"])
@@ -68,7 +69,7 @@ def test_the_verifier_rejects_a_wrong_table(state: State, fault: str) -> None:
         "twice": (*table, table[-1]),
     }[fault]
     with pytest.raises(VerifyError, match="memory"):
-        fit.verify(broken, weights)
+        fit.verify(broken, weights, "cpu", 4)
 
 
 def test_a_device_one_byte_too_small_is_refused(state: State) -> None:
@@ -78,6 +79,20 @@ def test_a_device_one_byte_too_small_is_refused(state: State) -> None:
     with pytest.raises(FitError, match=r"1 B too much") as caught:
         driver.planned(load_engine("tiny-k2-cpu-x2", [f"topology.device.memory={need - 1}B"]))
     assert caught.value.exit_code == 3
+
+
+def test_the_cpu_holds_what_it_unpacks_and_a_gpu_what_the_checkpoint_packs(state: State) -> None:
+    """The CPU backend loads everything in the compute dtype: 4 bytes a weight here, whatever the packing."""
+    assert state.placed is not None
+    elements = {w.role: 0 for w in state.placed.weights}
+    for w in state.placed.weights:
+        elements[w.role] += math.prod(w.shape)
+    rows = {row.purpose: row.bytes for row in state.placed.table}
+    assert rows["weights: experts"] == 4 * elements["experts"]
+    big = driver.planned(load_engine("kimi-k2.6-rtx-pro-6000-x8-pcie")).placed
+    assert big is not None
+    experts = next(row.bytes for row in big.table if row.purpose == "weights: experts")
+    assert experts == 60 * 384 * 24_772_608 // 8, "4.5 bits a weight: nibbles, and a bf16 scale for 32 of them"
 
 
 CALLS = (Call("a", "add", ("x",), ()), Call("b", "add", ("y",), ("x",)))
