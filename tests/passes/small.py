@@ -17,14 +17,16 @@ from ddtreec.spec.schema import DrafterSpec, ModelSpec, Packing, QuantSpec
 TARGET = TargetFacts(
     name="small", hidden=24, vocab=36, layers=3, dense=1, heads=4, q_lora=12, kv_lora=8, nope=4, rope=4, v=4, inter=24,
     router=RouterFacts(
-        experts=8, top_k=3, groups=1, top_groups=1, inter=12, shared=1, score="sigmoid", normalize=True, scale=2.5, bias=True
+        experts=8, top_k=3, groups=1, top_groups=1, inter=12, shared=1, score="sigmoid", normalize=True, scale=2.5,
+        bias=True,
     ),
     eps=1e-5, latent_eps=1e-6, positions=64, eos=(1,), bos=0, pad=None, theta=10000.0,
     yarn=YarnFacts(factor=4.0, original_positions=16, mscale=1.0, mscale_all_dim=1.0),
 )  # fmt: skip
 
 DRAFTER = DrafterFacts(
-    name="small-dflash", hidden=24, vocab=36, heads=4, kv_heads=2, head_dim=6, inter=24, layers=((None, False), (5, True)),
+    name="small-dflash", hidden=24, vocab=36, heads=4, kv_heads=2, head_dim=6, inter=24,
+    layers=((None, False), (5, True)),
     eps=1e-5, theta=10000.0, block_size=4, mask_token=35, taps=(0, 2), target_layers=3, target_hidden=24,
 )  # fmt: skip
 
