@@ -105,7 +105,7 @@ class Value(Struct, frozen=True):
 class Call(Struct, frozen=True):
     """One kernel launch of a step program: `kernel(outs..., ins..., weights..., **params)`.
 
-    `node` is the graph node (after fuse) it came from. `collective` calls are yielded, not called: all ranks meet there.
+    `node` is the graph node (after fuse) it came from. `collective` calls are yielded, not called.
     """
 
     node: str
