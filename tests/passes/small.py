@@ -77,7 +77,7 @@ def engine(target: TargetFacts = TARGET, drafter: DrafterFacts | None = DRAFTER,
 class Price:
     """A made-up device: seconds by bytes and FLOPs, and a price for collectives that tests turn up and down."""
 
-    link: float = 1e-9
+    link: float = 1e-6
     at: At = field(default_factory=lambda: At(4, 4, 16, 8))
 
     def price(self, op: Op, ins: tuple[TensorType, ...]) -> float:
@@ -85,7 +85,7 @@ class Price:
         return 1e-9 + cost.bytes / 1e9 + cost.flops / 1e10
 
     def collective(self, kind: str, size: float) -> float:
-        return self.link * (2.0 if kind == "all_reduce" else 1.0) * (1.0 + size / 1e3)
+        return self.link * (1.5 if kind == "all_reduce" else 1.0) * (1.0 + size / 1e3)
 
 
 INT4 = Packing(packing="int4", group=4)
