@@ -151,7 +151,7 @@ class DrafterSpec(Spec):
 
 
 class Packing(Strict):
-    """How weights of one role are stored. INT4: compressed-tensors pack-quantized, symmetric, `group` inputs a scale."""
+    """How weights of a role are stored. INT4: compressed-tensors pack-quantized, symmetric, `group` inputs a scale."""
 
     packing: Literal["dense", "int4"]
     group: Positive | None = None

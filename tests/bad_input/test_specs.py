@@ -238,6 +238,16 @@ CASES = [
     Case(
         "chunk", "engine", "chunk: 64", "chunk: 1025", "S037", "1025", ("chunk of 1025", "1024"), note="limits.context"
     ),
+    Case(
+        "chunk-default",
+        "engine",
+        "1024\n  chunk: 64",
+        "32",
+        "S037",
+        "32\n  page",
+        ("chunk of 64",),
+        "default: add `chunk: 32`",
+    ),
     Case("page", "engine", "page: 16", "page: 2000", "S037", "2000", ("page of 2000",)),
     Case(
         "budget-context",
