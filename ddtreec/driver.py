@@ -73,6 +73,15 @@ def planned(loaded: LoadedEngine) -> State:
     return list(passes(loaded))[-1][1]
 
 
+def state_after(loaded: LoadedEngine, name: str) -> State:
+    """The state behind the pass `name`; no later pass runs. Raises DdtreecError, VerifyError, and KeyError for a name
+    that is no pass."""
+    for step, state in passes(loaded):
+        if step.name == name:
+            return state
+    raise KeyError(name)
+
+
 def check(loaded: LoadedEngine) -> None:
     """Everything that can be wrong without weights and devices: graphs, layout, fit. Raises DdtreecError."""
     for _ in passes(loaded, last="memory"):
