@@ -90,7 +90,12 @@ def check(loaded: LoadedEngine) -> None:
 
 def plan(loaded: LoadedEngine) -> reports.Report:
     """What would run, where, and how fast. Writes nothing. Raises DdtreecError."""
-    return reports.report(planned(loaded))
+    return report(planned(loaded))
+
+
+def report(state: State) -> reports.Report:
+    """What a person wants to know of a state that went through all passes."""
+    return reports.report(state)
 
 
 def build_files(loaded: LoadedEngine, to: Stage = "bundle") -> dict[str, bytes]:
