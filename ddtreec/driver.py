@@ -11,7 +11,6 @@ from ddtreec import __version__
 from ddtreec.artifacts import plan as plan_file
 from ddtreec.artifacts.manifest import PLAN, STEP, Manifest
 from ddtreec.core.digest import canonical_json
-from ddtreec.emit.step import step_program
 from ddtreec.passes import stages
 from ddtreec.passes.state import State
 from ddtreec.plan import report as reports
@@ -38,6 +37,7 @@ PIPELINE = (
     Pass("expand", stages.expand, stages.verify_expand, stages.dump_graphs),
     Pass("absorb", stages.absorb, stages.verify_absorb, stages.dump_graphs),
     Pass("shard", stages.shard, stages.verify_shard, stages.dump_shard),
+    Pass("fuse", stages.fuse, stages.verify_fuse, stages.dump_graphs),
     Pass("schedule", stages.schedule, stages.verify_schedule, stages.dump_schedule),
     Pass("memory", stages.memory, stages.verify_memory, stages.dump_memory),
     Pass("cost", stages.cost, stages.verify_cost, stages.dump_cost),
@@ -54,13 +54,18 @@ class Compiled:
     out: Path | None = None
 
 
-def passes(loaded: LoadedEngine) -> Iterator[tuple[Pass, State]]:
-    """Every pass with the state behind it, verified. Raises DdtreecError for the user's mistakes, VerifyError for ours."""
+def passes(loaded: LoadedEngine, last: str = "") -> Iterator[tuple[Pass, State]]:
+    """Every pass, or those up to `last`, with the state behind it, verified.
+
+    Raises DdtreecError for the user's mistakes, VerifyError for ours.
+    """
     state = State(loaded)
     for step in PIPELINE:
         before, state = state, step.run(state)
         step.verify(before, state)
         yield step, state
+        if step.name == last:
+            return
 
 
 def planned(loaded: LoadedEngine) -> State:
@@ -68,14 +73,29 @@ def planned(loaded: LoadedEngine) -> State:
     return list(passes(loaded))[-1][1]
 
 
-def check(loaded: LoadedEngine) -> reports.Report:
+def state_after(loaded: LoadedEngine, name: str) -> State:
+    """The state behind the pass `name`; no later pass runs. Raises DdtreecError, VerifyError, and KeyError for a name
+    that is no pass."""
+    for step, state in passes(loaded):
+        if step.name == name:
+            return state
+    raise KeyError(name)
+
+
+def check(loaded: LoadedEngine) -> None:
     """Everything that can be wrong without weights and devices: graphs, layout, fit. Raises DdtreecError."""
-    return plan(loaded)
+    for _ in passes(loaded, last="memory"):
+        pass
 
 
 def plan(loaded: LoadedEngine) -> reports.Report:
     """What would run, where, and how fast. Writes nothing. Raises DdtreecError."""
-    return reports.report(planned(loaded))
+    return report(planned(loaded))
+
+
+def report(state: State) -> reports.Report:
+    """What a person wants to know of a state that went through all passes."""
+    return reports.report(state)
 
 
 def build_files(loaded: LoadedEngine, to: Stage = "bundle") -> dict[str, bytes]:
@@ -92,11 +112,15 @@ def build_files(loaded: LoadedEngine, to: Stage = "bundle") -> dict[str, bytes]:
     files[PLAN] = plan_file.encode(plan)
     files["plan.txt"] = report_text(reports.report(state)).encode()
     if to != "plan":
+        from ddtreec.emit.step import step_program  # here, so that `check` and `plan` need not load Jinja
+
         files[STEP] = step_program(plan).encode()
     return files
 
 
-def compile_engine(ref: str | Path, overrides: Sequence[str] = (), to: Stage = "bundle", out: Path | None = None) -> Compiled:
+def compile_engine(
+    ref: str | Path, overrides: Sequence[str] = (), to: Stage = "bundle", out: Path | None = None
+) -> Compiled:
     """Compiles the engine `ref` (a shipped name or a path) with `--set` overrides up to a stage.
 
     `out`: the folder to write, by one rename; a bundle goes to ./generated/<engine> without it, earlier stages are
@@ -143,15 +167,13 @@ def stage(name: str) -> Stage:
 
 
 def stage_text(done: Compiled, to: Stage) -> str:
-    """What a stage adds, as one text: the resolved spec, the last graph, the plan, or the sources."""
-    wanted = {
-        "spec": lambda path: path == "spec.json",
-        "graph": lambda path: path.startswith("graph/"),
-        "plan": lambda path: path == "plan.txt",
-        "src": lambda path: path == STEP or path.startswith("src/"),
-        "bundle": lambda path: True,
-    }[to]
-    chosen = {path: data.decode() for path, data in sorted(done.files.items()) if wanted(path)}
+    """What a stage adds, as one text: the resolved spec, the graphs, the plan, or the sources."""
+    chosen = {path: data.decode() for path, data in sorted(done.files.items()) if _is_of(path, to)}
     if len(chosen) == 1:
         return next(iter(chosen.values()))
     return "".join(f"==> {path}\n{data}\n" for path, data in chosen.items())
+
+
+def _is_of(path: str, to: Stage) -> bool:
+    prefixes = {"spec": ("spec.json",), "graph": ("graph/",), "plan": ("plan.txt",), "src": (STEP, "src/")}
+    return path.startswith(prefixes.get(to, ("",)))

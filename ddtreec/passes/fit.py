@@ -6,39 +6,51 @@ Part of the memory pass: the arena comes from `memory`, weights and caches from 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ddtreec.artifacts.plan import Cache, MemoryRow, Program, Weight
 from ddtreec.core.errors import FitError, VerifyError
 from ddtreec.core.units import format_bytes, parse_bytes
-from ddtreec.passes.memory import ITEMSIZE, Sizes, persistent_bytes
+from ddtreec.passes.memory import ITEMSIZE, Sizes, held_bytes, persistent_bytes
 from ddtreec.spec.load import LoadedEngine
+
+KV_CACHE, CONTEXT_CACHE = "KV cache", "drafter context cache"
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What sets the size of the caches: tokens of context, sequences, page, tree rows and drafter block."""
+    """What sets the size of the caches: tokens of context, sequences, page, tree rows, drafter block, and the most rows
+    one step of the drafter writes."""
 
     context: int
     sequences: int
     page: int
     tree_rows: int
     block: int
-
-    @property
-    def extra(self) -> int:
-        """Tokens beyond the context that one round may write before it commits: a whole tree and a drafter block."""
-        return self.tree_rows + self.block
+    step: int
 
     @property
     def pages(self) -> int:
-        """KV pages of one sequence."""
-        return -(-(self.context + self.extra) // self.page)
+        """KV pages of one sequence: its context, and what one round may write before it commits, a whole tree and a
+        drafter block."""
+        return -(-(self.context + self.tree_rows + self.block) // self.page)
 
 
-def cache_bytes_per_token(cache: Cache, itemsize: int) -> int:
-    """Bytes one layer keeps per token: the latent row of MLA, or keys and values of the drafter."""
-    return itemsize * (2 * cache.heads * cache.head_dim if cache.kind == "context" else cache.width)
+def cache_bytes(caches: Sequence[Cache], room: Room, itemsize: int) -> dict[str, int]:
+    """Bytes of one rank by kind of cache, all sequences.
+
+    'latent': the latent row of MLA, in pages. 'context': keys and values of the drafter; a layer with a window keeps
+    at most twice the window and a step, so that it moves its content once in a window.
+    """
+    found = {"latent": 0, "context": 0}
+    for cache in caches:
+        if cache.kind == "latent":
+            found["latent"] += room.pages * room.page * cache.width
+        else:
+            most = room.context + room.step
+            tokens = min(most, 2 * (cache.window + room.step)) if cache.window else most
+            found["context"] += tokens * 2 * cache.heads * cache.head_dim
+    return {kind: size * itemsize * room.sequences for kind, size in found.items()}
 
 
 def tree_scratch_bytes(room: Room) -> int:
@@ -53,9 +65,14 @@ def tree_scratch_bytes(room: Room) -> int:
 def besides_weights(loaded: LoadedEngine, caches: Sequence[Cache], room: Room) -> int:
     """Bytes of one rank that weights cannot have, as far as they are known before the layout is: caches as if they
     were whole, and what the device keeps. Buffers are small beside them."""
-    tokens = room.pages * room.page * room.sequences
-    cached = tokens * sum(cache_bytes_per_token(c, ITEMSIZE[loaded.engine.dtype]) for c in caches)
+    cached = sum(cache_bytes(caches, room, ITEMSIZE[loaded.engine.dtype]).values())
     return cached + parse_bytes(loaded.topology.device.reserved)
+
+
+def unpacking(weights: Sequence[Weight], loaded: LoadedEngine) -> float:
+    """How many times more bytes the backend holds of these weights than the checkpoint does."""
+    backend, itemsize = loaded.topology.backend, ITEMSIZE[loaded.engine.dtype]
+    return sum(held_bytes(w, backend, itemsize) for w in weights) / sum(w.bytes for w in weights)
 
 
 def memory_table(
@@ -71,14 +88,11 @@ def memory_table(
     roles: dict[str, int] = {}
     for weight in weights:
         purpose = f"{'drafter ' if weight.store == 'drafter' else ''}weights: {weight.role}"
-        roles[purpose] = roles.get(purpose, 0) + weight.bytes
-    tokens = room.pages * room.page * room.sequences
+        roles[purpose] = roles.get(purpose, 0) + held_bytes(weight, loaded.topology.backend, itemsize)
     rows = sorted(roles.items(), key=lambda item: (item[0].startswith("drafter"), -item[1], item[0]))
-    for kind, purpose in (("latent", "KV cache"), ("context", "drafter context cache")):
-        size = tokens * sum(cache_bytes_per_token(c, itemsize) for c in caches if c.kind == kind)
-        if size:
-            rows.append((purpose, size))
-    rows += [(f"arena: {program.name}", program.arena_bytes) for program in programs]
+    cached = cache_bytes(caches, room, itemsize)
+    rows += [(name, cached[kind]) for kind, name in (("latent", KV_CACHE), ("context", CONTEXT_CACHE)) if cached[kind]]
+    rows.append(("arena", max(program.arena_bytes for program in programs)))
     buffers: dict[str, int] = {}
     for program in programs:
         for name, size in persistent_bytes(program, sizes[program.name]).items():
@@ -96,29 +110,40 @@ def total(table: Sequence[MemoryRow]) -> int:
     return sum(row.bytes for row in table)
 
 
-def largest_context(table: Sequence[MemoryRow], room: Room, memory: int, positions: int) -> int:
+def largest_context(
+    table: Sequence[MemoryRow], caches: Sequence[Cache], room: Room, itemsize: int, memory: int, positions: int
+) -> int:
     """Tokens of context that fit in `memory` bytes with everything else as in `table`, at most the `positions` of the
     model; 0 where none does."""
-    cached = sum(row.bytes for row in table if row.purpose in ("KV cache", "drafter context cache"))
-    per_page = cached // room.pages
-    pages = (memory - (total(table) - cached)) // per_page if per_page else 0
-    return max(0, min(pages * room.page - room.extra, positions))
+    left = memory - sum(row.bytes for row in table if row.purpose not in (KV_CACHE, CONTEXT_CACHE))
+
+    def fits(context: int) -> bool:
+        return sum(cache_bytes(caches, replace(room, context=context), itemsize).values()) <= left
+
+    if not fits(1):
+        return 0
+    low, high = 1, positions + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
 
 
-def check_fit(loaded: LoadedEngine, table: Sequence[MemoryRow], room: Room) -> int:
-    """Bytes of one rank that stay free. Raises FitError saying by how much it does not fit, and what would."""
+def check_fit(loaded: LoadedEngine, table: Sequence[MemoryRow], context: int) -> int:
+    """Bytes of one rank that stay free. Raises FitError saying by how much it does not fit, and what would: `context`
+    is the largest that fits, 0 where none does."""
     memory = parse_bytes(loaded.topology.device.memory)
     need = total(table)
     if need <= memory:
         return memory - need
     biggest = sorted(table, key=lambda row: -row.bytes)[:4]
-    context = largest_context(table, room, memory, loaded.model.positions)
+    sequences = loaded.engine.limits.sequences
     if context:
         way_out = f"the largest context that fits is {context}: --set limits.context={context}"
-        if room.sequences > 1:
-            way_out += f", or fewer than {room.sequences} sequences"
+        if sequences > 1:
+            way_out += f", or fewer than {sequences} sequences"
     else:
-        fixed = need - sum(r.bytes for r in table if r.purpose in ("KV cache", "drafter context cache"))
+        fixed = need - sum(r.bytes for r in table if r.purpose in (KV_CACHE, CONTEXT_CACHE))
         way_out = (
             f"without any context it still needs {format_bytes(fixed)} a rank: choose a topology with more devices or "
             "memory, a smaller model, or a quant spec that packs more roles"
@@ -136,7 +161,7 @@ def check_fit(loaded: LoadedEngine, table: Sequence[MemoryRow], room: Room) -> i
     )
 
 
-def verify(table: Sequence[MemoryRow], weights: Sequence[Weight]) -> None:
+def verify(table: Sequence[MemoryRow], weights: Sequence[Weight], backend: str, itemsize: int) -> None:
     """Raises VerifyError where a row is negative, named twice, or weights went missing."""
     names = [row.purpose for row in table]
     if len(set(names)) != len(names):
@@ -145,5 +170,5 @@ def verify(table: Sequence[MemoryRow], weights: Sequence[Weight]) -> None:
         if row.bytes < 0:
             raise VerifyError("memory", row.purpose, f"{row.bytes} bytes")
     held = sum(row.bytes for row in table if "weights: " in row.purpose)
-    if held != sum(w.bytes for w in weights):
+    if held != sum(held_bytes(w, backend, itemsize) for w in weights):
         raise VerifyError("memory", "weights", f"the table holds {held} bytes, the weights are other bytes")

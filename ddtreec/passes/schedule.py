@@ -67,7 +67,7 @@ def launches(calls: Sequence[Call], backend: str) -> tuple[Launch, ...]:
         members = tuple(group)
         collective = any(call.collective for call in members)
         prefetch = any(call.weights for call in members)
-        early = backend == "cuda" and bool(result) and prefetch and not collective and not result[-1].collective
+        early = backend == "cuda" and bool(result) and prefetch and not collective
         result.append(Launch(node, tuple(call.kernel for call in members), early, collective))
     return tuple(result)
 

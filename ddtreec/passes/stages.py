@@ -11,7 +11,8 @@ from ddtreec.ops.base import At
 from ddtreec.passes import absorb as absorbing
 from ddtreec.passes import cost as costing
 from ddtreec.passes import expand as expanding
-from ddtreec.passes import fit, shard_verify
+from ddtreec.passes import fit, fuse_verify, shard_verify
+from ddtreec.passes import fuse as fusing
 from ddtreec.passes import memory as placing
 from ddtreec.passes import schedule as scheduling
 from ddtreec.passes import shard as sharding
@@ -66,16 +67,18 @@ def shard(state: State) -> State:
     rows = min(DECISION_ROWS, tree.budget + 1)
     prices = costing.make_pricer(loaded.topology, point(state, rows, rows))
     room = parse_bytes(loaded.topology.device.memory) - fit.besides_weights(loaded, caches(programs), room_of(loaded))
+    room = int(room / fit.unpacking(all_weights(programs), loaded))
     done = sharding.shard(
         programs, loaded.topology.devices, loaded.engine.layout, prices, lambda size: size <= room, loaded.problem
     )
-    return replace(
-        state, programs=done.programs, mesh=done.mesh, layout=layout_words(done, rows), placements=done.placements
-    )
+    layout = layout_words(done, rows)
+    return replace(state, programs=done.programs, mesh=done.mesh, layout=layout, placements=done.placements)
 
 
 def layout_words(done: sharding.Sharded, rows: int) -> dict[str, str]:
     """Each answer with its reason: the pin, or what one step of all programs is predicted to take under each answer."""
+    if done.mesh.ranks == 1:
+        return {decision.question: f"{decision.answer} (one rank)" for decision in done.decisions}
     words: dict[str, str] = {}
     for decision in done.decisions:
         times = {answer: f"{seconds * 1e3:.3f} ms" for answer, seconds in decision.seconds.items()}
@@ -85,6 +88,19 @@ def layout_words(done: sharding.Sharded, rows: int) -> dict[str, str]:
         other = f"instead of {others}" if others else "nothing else is possible"
         words[decision.question] = f"{decision.answer} ({why}{mine} at {rows} rows, {other})"
     return words
+
+
+def fuse(state: State) -> State:
+    """Nodes to launches."""
+    return replace(state, programs=programs_of(state).mapped(fusing.fuse))
+
+
+def verify_fuse(before: State, after: State) -> None:
+    """Raises VerifyError."""
+    old, new = programs_of(before), programs_of(after)
+    general.verify("fuse", new, old)
+    for name, graph in new.graphs.items():
+        fuse_verify.verify(old.graphs[name], graph)
 
 
 def verify_shard(before: State, after: State) -> None:
@@ -164,7 +180,8 @@ def room_of(loaded: LoadedEngine) -> fit.Room:
     """What sets the size of caches and scratch."""
     limits, drafter = loaded.engine.limits, loaded.drafter
     rows = scheduling.tree_policy(loaded).budget + 1
-    return fit.Room(limits.context, limits.sequences, limits.page, rows, drafter.block_size if drafter else 0)
+    block = drafter.block_size if drafter else 0
+    return fit.Room(limits.context, limits.sequences, limits.page, rows, block, max(limits.chunk, block))
 
 
 def sizes_of(state: State) -> dict[str, placing.Sizes]:
@@ -190,9 +207,10 @@ def memory(state: State) -> State:
         placed.append(placing.place_program(name, values, calls, _outputs(graph.outputs, values), sizes[name], layers))
     weights, kept = all_weights(programs), caches(programs)
     table = fit.memory_table(state.loaded, weights, kept, placed, sizes, room)
-    free = fit.check_fit(state.loaded, table, room)
     device = parse_bytes(state.loaded.topology.device.memory)
-    context = fit.largest_context(table, room, device, state.loaded.model.positions)
+    itemsize = placing.ITEMSIZE[state.loaded.engine.dtype]
+    context = fit.largest_context(table, kept, room, itemsize, device, state.loaded.model.positions)
+    free = fit.check_fit(state.loaded, table, context)
     return replace(state, placed=Placed(tuple(placed), sizes, weights, kept, room, table, device, free, context))
 
 
@@ -213,7 +231,7 @@ def verify_memory(before: State, state: State) -> None:
     for program in done.programs:
         outputs = _outputs(programs.graphs[program.name].outputs, program.values)
         placing.verify(program, outputs, done.sizes[program.name])
-    fit.verify(done.table, done.weights)
+    fit.verify(done.table, done.weights, state.loaded.topology.backend, placing.ITEMSIZE[state.loaded.engine.dtype])
 
 
 def dump_memory(state: State) -> str:
@@ -271,9 +289,7 @@ def dump_cost(state: State) -> str:
     lines: list[str] = []
     for name, columns in state.costs.detail.items():
         for rows, nodes in zip(state.costs.rows, columns, strict=True):
-            lines.append(
-                f"program {name} at {rows} rows: node, weight bytes, cache bytes, FLOPs, floor us, predicted us"
-            )
+            lines.append(f"program {name} at {rows} rows: node, weight and cache bytes, FLOPs, floor and predicted us")
             lines += [
                 f"  {n.node}  {n.cost.weight_bytes:.0f}  {n.cost.cache_bytes:.0f}  {n.cost.flops:.0f}  "
                 f"{n.floor * 1e6:.3f}  {n.predicted * 1e6:.3f}"

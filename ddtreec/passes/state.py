@@ -13,6 +13,8 @@ from ddtreec.passes.programs import Programs
 from ddtreec.passes.schedule import OFF, Launch
 from ddtreec.spec.load import LoadedEngine
 
+ONE_RANK = Mesh(1, 1, 1)
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -47,7 +49,7 @@ class State:
 
     loaded: LoadedEngine
     programs: Programs | None = None
-    mesh: Mesh = Mesh(1, 1, 1)
+    mesh: Mesh = ONE_RANK
     layout: Mapping[str, str] = field(default_factory=dict[str, str])
     placements: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     schedule: Schedule | None = None

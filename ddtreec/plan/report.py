@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 import msgspec
 
@@ -176,7 +177,7 @@ def _rounded(value: object) -> object:
     if isinstance(value, float):
         return float(f"{value:.6g}")
     if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_rounded(item) for item in value]
-    return value
+        return {key: _rounded(item) for key, item in cast("dict[str, object]", value).items()}
+    if isinstance(value, list):
+        return [_rounded(item) for item in cast("list[object]", value)]
+    return list(map(_rounded, cast("tuple[object, ...]", value))) if isinstance(value, tuple) else value

@@ -18,7 +18,9 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -
     """Columns two spaces apart; the first `left` flush left, the others flush right."""
     widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
     for row in (header, *rows):
-        cells = (cell.ljust(w) if i < left else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True)))
+        cells = (
+            cell.ljust(w) if i < left else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        )
         yield "  " + "  ".join(cells).rstrip()
 
 
@@ -75,12 +77,11 @@ def steps(report: Report) -> Iterator[str]:
 
 def speeds(report: Report) -> Iterator[str]:
     """Tokens a second by budget and tau."""
-    if len(report.budgets) < 2:
-        only = report.budgets[0]
-        yield f"without speculation: {only.tokens_per_s['1']:.1f} tokens/s predicted"
+    if not any(b.budget for b in report.budgets):
+        yield from (f"without speculation: {b.tokens_per_s['1']:.1f} tokens/s predicted" for b in report.budgets)
         return
     yield "predicted tokens/s by budget (tree nodes besides the root) and tau (tokens committed a round)"
-    taus = list(max((b.tokens_per_s for b in report.budgets), key=len))
+    taus = list(report.budgets[-1].tokens_per_s)
     rows = [
         (
             str(b.budget),
@@ -96,10 +97,14 @@ def speeds(report: Report) -> Iterator[str]:
 
 def kernels(report: Report) -> Iterator[str]:
     """Launches of each layer."""
-    yield "launches by layer, weights read, and microseconds of floor and prediction, at " + " and ".join(map(str, report.rows)) + " rows"
+    yield (
+        "launches by layer, weights read, and microseconds of floor and prediction, at "
+        + " and ".join(map(str, report.rows))
+        + " rows"
+    )
     yield "  (+ may start before its predecessor ends)"
     for layer in report.layers:
-        yield f"  {layer.program} {layer.layer}{_same(layer)}"
+        yield f"  {layer.program} {layer.layer}{same(layer)}"
         rows = [
             (
                 ("+ " if k.early else "  ") + k.node,
@@ -110,10 +115,13 @@ def kernels(report: Report) -> Iterator[str]:
             for k in layer.kernels
         ]
         columns = tuple(f"{name} {r}" for r in report.rows for name in ("floor", "pred"))
-        yield from ("  " + line for line in table(("  node", "kernels", f"weights {report.rows[-1]}", *columns), rows, left=2))
+        yield from (
+            "  " + line for line in table(("  node", "kernels", f"weights {report.rows[-1]}", *columns), rows, left=2)
+        )
 
 
-def _same(layer: LayerKernels) -> str:
+def same(layer: LayerKernels) -> str:
+    """In words, which other layers are like it."""
     if not layer.same:
         return ""
     if len(layer.same) == 1:

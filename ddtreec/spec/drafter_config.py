@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from ddtreec.core.errors import CheckpointError, Problem
+from ddtreec.core.errors import CheckpointError
 from ddtreec.spec.facts import DrafterFacts
 from ddtreec.spec.hf import Config, read_config, some, tensor_names
 from ddtreec.spec.target_config import rotary
@@ -39,7 +39,7 @@ def understand_drafter(config: Config, names: frozenset[str], name: str) -> Draf
     theta, yarn = rotary(config)
     prefix, fc, fc_norm = _names(config, names)
     heads = config.whole("num_attention_heads")
-    scaling = config.data.get("rope_scaling") or config.data.get("rope_parameters") or {}
+    scaling: Any = config.data.get("rope_scaling") or config.data.get("rope_parameters") or {}
     hidden = config.whole("hidden_size")
     facts = DrafterFacts(
         name=name,
@@ -82,7 +82,8 @@ def _either(key: str, first: Config, second: Config) -> Config:
 
 
 def _refuse_variants(config: Config) -> None:
-    architectures = config.data.get("architectures") or []
+    named: Any = config.data.get("architectures")
+    architectures = cast(list[Any], named) if isinstance(named, list) else []
     if ARCHITECTURE not in architectures:
         message = f"the architecture {some(architectures) or 'is not named, it'} is not a DFlash drafter"
         config.refuse("architectures", message, f"supported: {ARCHITECTURE}")
@@ -153,14 +154,14 @@ def _names(config: Config, names: frozenset[str]) -> tuple[str, str, str]:
     found = sorted(n[: -len(first)] for n in names if n == first or n.endswith("." + first))
     if len(found) != 1:
         message = f"{len(found) or 'no'} tensors are called `...{first}`, one is needed"
-        config.problems.append(Problem("S052", message, note=f"tensors there: {some(names)}"))
+        config.report("S052", message, note=f"tensors there: {some(names)}")
         return "", *FUSION[0]
     prefix = found[0]
     for fc, norm in FUSION:
         if prefix + fc in names and prefix + norm in names:
             if prefix + fc.replace(".weight", ".bias") in names:
-                config.problems.append(Problem("S050", f"`{prefix}{fc}` with a bias is not supported"))
+                config.report("S050", f"`{prefix}{fc}` with a bias is not supported")
             return prefix, fc, norm
     message = "the drafter has no fusion of target features: " + " or ".join(f"`{prefix}{fc}`" for fc, _ in FUSION)
-    config.problems.append(Problem("S052", message, note=f"tensors there: {some(names)}"))
+    config.report("S052", message, note=f"tensors there: {some(names)}")
     return prefix, *FUSION[0]

@@ -11,7 +11,7 @@ from ddtreec.core.errors import Problem, SpecError
 from ddtreec.core.paths import data_folder, display
 from ddtreec.spec.reader import read_file
 from ddtreec.spec.schema import Kind
-from ddtreec.spec.source import Document, Place, SourceMap, merged, problem_at
+from ddtreec.spec.source import Document, Place, SourceMap, as_list, merged, problem_at
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 FOLDERS: dict[Kind, str] = {
@@ -81,7 +81,11 @@ def _read(kind: Kind, path: FilePath, chain: list[FilePath]) -> Document:
             loop = [*here[here.index(found.resolve()) :], found]
             message = "specs extend each other in a circle: " + " -> ".join(display(p) for p in loop)
             raise SpecError(problem_at(place, "S021", message, help="remove one `extends:` of the circle"))
-        base = merged(base, _read(kind, found, here))
+        document = _read(kind, found, here)
+        if document.data.get("kind", kind) != kind:
+            message = f"{display(found)} is of kind {document.data['kind']}, a spec of kind {kind} cannot extend it"
+            raise SpecError(problem_at(place, "S014", message, help=f"extend a spec of kind {kind}"))
+        base = merged(base, document)
     own.sources.graft(("extends",), SourceMap())
     return merged(base, Document({k: v for k, v in own.data.items() if k != "extends"}, own.sources))
 
@@ -90,7 +94,8 @@ def _bases(own: Document) -> list[tuple[tuple[str | int, ...], str]]:
     value = own.data["extends"]
     if isinstance(value, str):
         return [(("extends",), value)]
-    if isinstance(value, tuple) and value and all(isinstance(item, str) for item in value):
-        return [(("extends", i), str(item)) for i, item in enumerate(value)]
+    items = as_list(value) or ()
+    if items and all(isinstance(item, str) for item in items):
+        return [(("extends", i), str(item)) for i, item in enumerate(items)]
     message = "`extends` must be the name or path of a spec, or a list of them"
     raise SpecError(problem_at(own.sources.place(("extends",)), "S012", message, help="e.g. `extends: kimi-k2.6`"))

@@ -15,6 +15,7 @@ from ddtreec.core.paths import display
 
 INDEX = "model.safetensors.index.json"
 MAX_HEADER = 1 << 30
+_SHARD = re.compile(r"-[0-9]+-of-[0-9]+\.safetensors$")
 
 
 @dataclass(slots=True)
@@ -41,6 +42,10 @@ class Config:
         """Record a problem at `key`."""
         loc, source = self.loc(key)
         self.problems.append(Problem(code, message, loc, source, help=help))
+
+    def report(self, code: str, message: str, *, note: str = "", help: str = "") -> None:
+        """Record a problem of the whole checkpoint."""
+        self.problems.append(Problem(code, message, Loc(self.file), note=note, help=help))
 
     def whole(self, key: str, default: int | None = None, least: int = 1) -> int:
         """A whole number of at least `least`; a problem and `least` when it is not there or not one."""
@@ -90,7 +95,7 @@ class Config:
         if key not in self.data:
             where = f" of `{self.part}`" if self.part else ""
             hint = "add the key, or write the spec by hand"
-            self.problems.append(Problem("S051", f"the key `{key}`{where} is missing", Loc(self.file), help=hint))
+            self.report("S051", f"the key `{key}`{where} is missing", help=hint)
         else:
             self.refuse(key, f"`{key}` must be {wanted}, found {json.dumps(value)}", code="S051")
 
@@ -129,10 +134,19 @@ def tensor_names(folder: Path) -> frozenset[str]:
             raise CheckpointError(Problem("S051", "the index has no `weight_map`", Loc(display(index))))
         return frozenset(weights.data)
     names: set[str] = set()
-    for path in sorted(folder.glob("*.safetensors")):
+    for path in _weight_files(folder):
         names.update(_header(path))
     names.discard("__metadata__")
     return frozenset(names)
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    """The files that hold the weights when no index says so: other safetensors may lie beside them."""
+    whole = folder / "model.safetensors"
+    if whole.exists():
+        return [whole]
+    found = sorted(folder.glob("*.safetensors"))
+    return [path for path in found if _SHARD.search(path.name)] or found
 
 
 def _header(path: Path) -> Sequence[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ddtreec.core.errors import Problem
 from ddtreec.spec.hf import Config, some
 
 
@@ -14,10 +13,10 @@ def int4_group(config: Config, text: Config, names: frozenset[str]) -> int | Non
     other = sorted(n for n in packed if ".mlp.experts." not in n)
     if other:
         message = f"INT4 is supported in routed experts only, not in {some(other)}"
-        config.problems.append(Problem("S050", message, help="save the other weights as bf16"))
+        config.report("S050", message, help="save the other weights as bf16")
     if packed and quant is None:
         message = f"{len(packed)} tensors are packed, but no quantization_config says how"
-        config.problems.append(Problem("S052", message, help="add the quantization_config of the release"))
+        config.report("S052", message, help="add the quantization_config of the release")
     dense = sorted(n for n in names if ".mlp.experts." in n and n.endswith("_proj.weight"))
     if quant is not None and names and dense:
         what = "some experts are packed, others not" if packed else "no expert is packed"

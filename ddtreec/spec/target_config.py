@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from ddtreec.core.errors import CheckpointError, Problem
+from ddtreec.core.errors import CheckpointError
 from ddtreec.spec.facts import RouterFacts, TargetFacts, YarnFacts
 from ddtreec.spec.hf import Config, read_config, some, tensor_names
 from ddtreec.spec.packing_config import int4_group
@@ -146,13 +146,13 @@ def _prefix(config: Config, names: frozenset[str]) -> tuple[str, list[str]]:
     found = sorted(n[: -len(_EMBEDDING)] for n in names if n == _EMBEDDING or n.endswith("." + _EMBEDDING))
     if len(found) != 1:
         message = f"{len(found) or 'no'} tensors are called `...{_EMBEDDING}`, one is needed"
-        config.problems.append(Problem("S052", message, note=f"tensors there: {some(names)}"))
+        config.report("S052", message, note=f"tensors there: {some(names)}")
         return "", []
     prefix = found[0]
     if not any(n.startswith(prefix + "model.layers.0.") for n in names):
         message = f"no tensor begins with `{prefix}model.layers.0.`, so this is not the naming of the releases"
         hint = "save the checkpoint under the released names (transformers 5 writes `blocks` for `layers`)"
-        config.problems.append(Problem("S052", message, note=f"tensors there: {some(names)}", help=hint))
+        config.report("S052", message, note=f"tensors there: {some(names)}", help=hint)
     others = [n for n in names if not n.startswith(prefix)]
     return prefix, sorted({n.split(".")[0] + "." for n in others}, reverse=True)
 
@@ -225,7 +225,8 @@ def _eos(config: Config, text: Config, generation: Config | None) -> tuple[int, 
         else:
             source.refuse("eos_token_id", "`eos_token_id` must be a token id or a list of them", code="S051")
     if not found:
-        config.problems.append(Problem("S051", "no file of the checkpoint says which token ends a text", help=_EOS))
+        message = "no file of the checkpoint says which token ends a text"
+        config.report("S051", message, help=_EOS)
     return tuple(sorted(found))
 
 

@@ -13,7 +13,7 @@ import errno
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -96,24 +96,21 @@ def _plain(out: Path) -> Path:
 def refuse_foreign(out: Path) -> None:
     """Raises BundleError where `out` is something that we did not write, before anything is worked out for it."""
     out = _plain(out)
-    if out.is_symlink() or (out.exists() and not out.is_dir()):
-        what = "a link" if out.is_symlink() else "a file"
+    try:
+        link, folder, there = out.is_symlink(), out.is_dir(), out.exists()
+        ours = folder and any((out / mark).is_file() for mark in (MANIFEST, STAGE))
+        empty = folder and not any(out.iterdir())
+    except OSError as error:
+        _explain(error, out)
+    if link or (there and not folder):
+        what = "a link" if link else "a file"
         raise BundleError(
             Problem("B010", f"the output is {what}, not a folder", Loc(str(out)), help="name another folder with -o")
         )
-    try:
-        ours = any((out / mark).is_file() for mark in (MANIFEST, STAGE))
-        if out.is_dir() and not ours and any(out.iterdir()):
-            raise BundleError(
-                Problem(
-                    "B011",
-                    f"the output folder is not empty and holds no {MANIFEST}, so it was not written by ddtreec",
-                    Loc(str(out)),
-                    help="name a new folder with -o, or empty this one yourself",
-                )
-            )
-    except OSError as error:
-        _explain(error, out)
+    if folder and not ours and not empty:
+        message = f"the output folder is not empty and holds no {MANIFEST}, so it was not written by ddtreec"
+        way_out = "name a new folder with -o, or empty this one yourself"
+        raise BundleError(Problem("B011", message, Loc(str(out)), help=way_out))
 
 
 def _explain(error: OSError, out: Path) -> NoReturn:
@@ -166,7 +163,7 @@ def _alive(pid: int) -> bool:
 
 
 @contextlib.contextmanager
-def _fresh_folder(out: Path) -> Iterator[Path]:
+def _fresh_folder(out: Path) -> Generator[Path]:
     """A new folder beside `out`; whatever stands under its name at the end is removed."""
     fresh = out.parent / f"{_prefix(out)}{os.getpid()}-{secrets.token_hex(4)}"
     fresh.mkdir()

@@ -57,8 +57,9 @@ def part_of(node: str) -> str:
     if node.startswith(("L00.mlp", "L00.moe")):
         return "dense"
     for part, words in {
-        "a_proj": (".q_a", ".kv_a"), "experts": (".experts",), "o_proj": ("o_proj",), "shared": ("shared_gate", "shared_up", "shared_down"),
-        "router": ("router",), "lm_head": ("lm_head",), "q_b": ("q_b",), "kv_b": ("q_absorb", "v_up"),
+        "a_proj": (".q_a", ".kv_a"), "experts": (".experts",), "o_proj": ("o_proj",), "router": ("router",),
+        "shared": ("shared_gate", "shared_up", "shared_down"), "lm_head": ("lm_head",),
+        "q_b": ("q_b",), "kv_b": ("q_absorb", "v_up"),
         "attention": ("attend",),
     }.items():  # fmt: skip
         if any(node.endswith(word) for word in words):

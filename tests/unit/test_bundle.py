@@ -127,7 +127,9 @@ def test_a_full_disk_is_told(tmp_path: Path) -> None:
         "try: bundle.write_folder(Path(sys.argv[1]), {'big': b'x' * 100_000})\n"
         "except BundleError as error: print(error.render()); sys.exit(error.exit_code)\n"
     )
-    run = subprocess.run([sys.executable, "-c", code, str(tmp_path / "engine")], capture_output=True, text=True, cwd=ROOT)
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "engine")], capture_output=True, text=True, cwd=ROOT
+    )
     assert run.returncode == 5 and "error[B015]" in run.stdout, run.stderr
     assert list(tmp_path.iterdir()) == []
 
@@ -151,7 +153,11 @@ def test_killed_at_any_point_leaves_a_whole_bundle(tmp_path: Path, how: signal.S
     seen = set()
     for _ in range(6):
         writer = subprocess.Popen(
-            [sys.executable, "-c", LOOP, str(out)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            [sys.executable, "-c", LOOP, str(out)],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
         )
         assert writer.stdout is not None and writer.stdout.readline() == "ready\n"
         time.sleep(dice.uniform(0.02, 0.25))

@@ -30,7 +30,7 @@ TARGET = Program(
         Value("L00.attn.out", ("rows", 16)),
     ),
     calls=(
-        Call("embed.table", "embedding", ("embed.x",), ("tokens",), ("embed.table",), {"first_per": 32, "coord": "rank"}),
+        Call("embed.table", "embedding", ("embed.x",), ("tokens",), ("embed.tab",), {"first_per": 32, "coord": "rank"}),
         Call("L00.attn.norm", "rms_norm", ("L00.attn.in",), ("embed.x",), ("L00.attn.norm",), {"eps": 1e-05}),
         Call("L00.attn.kv", "rope", ("L00.attn.in",), ("embed.x",), (), {"table": "main"}),
         Call("L00.attn.kv", "latent_append", ("L00.attn.cache",), ("L00.attn.in", "embed.x"), (), {"layer": 0}),
@@ -43,7 +43,7 @@ BODY = '''\
 def target(k, w, b, state):
     """6 calls, up to 8 rows."""
     # embed.table
-    k.embedding(b.embed_x, b.tokens, w.embed_table, first=state.first("rank", 32))
+    k.embedding(b.embed_x, b.tokens, w.embed_tab, first=state.first("rank", 32))
     # L00.attn.norm
     k.rms_norm(b.L00_attn_in, b.embed_x, w.L00_attn_norm, eps=1e-05)
     # L00.attn.kv
@@ -59,7 +59,9 @@ def target(k, w, b, state):
 def test_the_text_of_a_program() -> None:
     text = step.step_program(plan_of(TARGET))
     assert text.endswith(BODY)
-    assert text.startswith("# step program: engine tiny")
+    assert text.startswith(
+        '# step program: engine tiny, float32; template step/step.py.j2\n"""tiny-k2 on cpu-x2: 2 ranks'
+    )
     assert text == step.step_program(plan_of(TARGET))
 
 
@@ -85,7 +87,8 @@ def test_a_program_without_collectives_is_a_generator_that_yields_nothing() -> N
 
 
 @pytest.mark.parametrize(
-    ("identifier", "name"), [("L03.moe.experts", "L03_moe_experts"), ("in", "in_"), ("class", "class_"), ("x.in", "x_in")]
+    ("identifier", "name"),
+    [("L03.moe.experts", "L03_moe_experts"), ("in", "in_"), ("class", "class_"), ("x.in", "x_in")],
 )
 def test_spelling(identifier: str, name: str) -> None:
     assert attribute(identifier) == name
@@ -99,17 +102,21 @@ def test_no_spelling(identifier: str) -> None:
 
 def test_two_values_of_one_spelling_are_refused() -> None:
     values = (*TARGET.values, Value("embed_x", ("rows", 1)))
-    with pytest.raises(VerifyError, match="spelt like 'embed.x'"):
+    with pytest.raises(VerifyError, match=r"spelt like 'embed\.x'"):
         step.step_program(plan_of(msgspec.structs.replace(TARGET, values=values)))
 
 
 def test_a_name_the_template_is_not_given_is_an_error() -> None:
-    with pytest.raises(jinja2.UndefinedError, match="engine"):
+    with pytest.raises(jinja2.UndefinedError, match="summary"):
         environment.render(step.TEMPLATE, {"header": "h"})
 
 
 def test_cuda_templates_use_line_statements_behind_slashes() -> None:
-    text = environment._environment("//%").from_string("//% for m in rows\nkernel_m${m};\n//% endfor\n").render(rows=[1, 2])
+    text = (
+        environment._environment("//%")
+        .from_string("//% for m in rows\nkernel_m${m};\n//% endfor\n")
+        .render(rows=[1, 2])
+    )
     assert text == "kernel_m1;\nkernel_m2;\n"
 
 
@@ -119,3 +126,18 @@ def test_cuda_templates_use_line_statements_behind_slashes() -> None:
 )
 def test_literals_keep_every_digit(value: object, text: str) -> None:
     assert step.literal(value) == text
+
+
+def test_parameters_of_a_fused_launch_begin_with_their_part() -> None:
+    params = {"norm_eps": 1e-05, "experts_first_per": 6, "experts_coord": "ep"}
+    call = Call("L00.moe", "norm_experts", ("embed.x",), ("tokens",), ("w",), params)
+    assert step.call_line(call, frozenset()) == (
+        'k.norm_experts(state, b.embed_x, b.tokens, w.w, norm_eps=1e-05, experts_first=state.first("ep", 6))'
+    )
+
+
+def test_long_calls_are_broken_behind_commas_and_stay_the_same_call() -> None:
+    line = "k.kernel(" + ", ".join(f"b.some_value_{i}" for i in range(40)) + ")"
+    broken = list(step.wrapped(line))
+    assert len(broken) > 4 and max(map(len, broken)) <= step.WIDTH
+    assert " ".join(part.strip() for part in broken) == line

@@ -152,6 +152,8 @@ def test_ties_at_the_cut_keep_the_smaller_id():
     assert np.flatnonzero(probabilities(flat, SamplingParams(1, top_k=3))[0]).tolist() == [0, 1, 2]
     assert np.flatnonzero(probabilities(flat, SamplingParams(1, top_p=0.009))[0]).tolist() == list(range(6))
     assert np.flatnonzero(probabilities(flat, SamplingParams(1, top_p=0.75))[0]).tolist() == list(range(450))
+    wide = probabilities(np.zeros((1, 20000)), SamplingParams(1, top_p=0.75))
+    assert np.flatnonzero(wide[0]).tolist() == list(range(15000))
 
 
 def test_temperature_zero_is_the_first_largest():

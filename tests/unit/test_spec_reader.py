@@ -6,8 +6,11 @@ import math
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ddtreec.core.errors import SpecError
+from ddtreec.core.paths import data_folder
+from ddtreec.spec import reader
 from ddtreec.spec.reader import read_file, read_text, scalar
 from ddtreec.spec.text import number, value
 
@@ -125,6 +128,25 @@ def test_refused_text(text: str, code: str, where: str, words: str) -> None:
     assert words in problem.message
 
 
+@pytest.mark.parametrize(("text", "code", "where", "words"), REFUSED, ids=[f"{c}-{w}" for _, c, _, w in REFUSED])
+def test_without_libyaml_the_same_is_refused(
+    text: str, code: str, where: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "_Composer", reader.composer_class(yaml.BaseLoader))
+    with pytest.raises(SpecError) as caught:
+        read_text(text, "f.yaml")
+    assert caught.value.problems[0].code == code
+
+
+def test_without_libyaml_the_same_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = data_folder("specs") / "models" / "tiny-k2.yaml"
+    fast = read_file(path)
+    monkeypatch.setattr(reader, "_Composer", reader.composer_class(yaml.BaseLoader))
+    slow = read_file(path)
+    assert slow.data == fast.data
+    assert slow.sources == fast.sources
+
+
 def test_all_problems_of_a_file_come_at_once() -> None:
     with pytest.raises(SpecError) as caught:
         read_text("a: .nan\nb: 1\nb: 2\nc: !!int 3\n", "f.yaml")
@@ -183,6 +205,8 @@ def test_floats_are_written_so_that_they_read_back(data: float) -> None:
     assert isinstance(scalar(number(data)), float)
 
 
-@pytest.mark.parametrize("data", ["no", "true", "010", "1e5", "", "null", "a: b", "layers.{layer}.x", "x,y", "ü", "- a"])
+@pytest.mark.parametrize(
+    "data", ["no", "true", "010", "1e5", "", "null", "a: b", "layers.{layer}.x", "x,y", "ü", "- a"]
+)
 def test_strings_are_written_so_that_they_read_back(data: str) -> None:
     assert read_text(f"a: {value([data])}\n", "f.yaml").data["a"] == (data,)

@@ -119,12 +119,12 @@ def test_equal_logits_rank_by_token_id_across_the_cut():
     assert ids.tolist() == [[0, 1, 2, 3, 4], [7, 40, 250, 0, 1]]
     assert logprobs.dtype == np.float32
     np.testing.assert_allclose(logprobs[0], -np.log(300), rtol=1e-6)
+    # one tie alone, right at the cut: the entries of rank 39 and 40 are equal
     rng = np.random.default_rng(1)
-    twins = np.sort(np.stack([rng.permutation(300)[:2] for _ in range(64)]), axis=1)
-    logits = np.zeros((64, 300), dtype=np.float32)
-    np.put_along_axis(logits, twins, 2.0, axis=1)
-    assert top_logprobs(logits, 1)[1].tolist() == twins[:, :1].tolist()
-    logits = logits[:2]
+    ranks = np.stack([rng.permutation(100) for _ in range(64)])
+    values = -np.where(ranks == 40, 39, ranks).astype(np.float32)
+    expected = np.argsort(-values, axis=1, kind="stable")[:, :40]
+    assert top_logprobs(values, 40)[1].tolist() == expected.tolist()
     assert top_logprobs(logits, 1000)[1].shape == (2, 300)
     assert top_logprobs(torch.from_numpy(logits).bfloat16(), 5)[1].tolist() == top_logprobs(logits, 5)[1].tolist()
 
