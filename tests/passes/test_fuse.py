@@ -137,7 +137,8 @@ def test_text_of_a_fused_node() -> None:
     at = next(i for i, line in enumerate(text) if line.startswith("L01.moe.add_norm_router"))
     assert text[at : at + 4] == [
         "L01.moe.add_norm_router  add_norm_router  L00.mlp.y, L01.attention.attn -> "
-        "L01.attention.y: compute[rows, 24], L01.moe.h: compute[rows, 24], L01.moe.ids: int64[rows, 3], L01.moe.w: float32[rows, 3]",
+        "L01.attention.y: compute[rows, 24], L01.moe.h: compute[rows, 24], "
+        "L01.moe.ids: int64[rows, 3], L01.moe.w: float32[rows, 3]",
         "    L01.attention.residual  add()  L00.mlp.y, L01.attention.attn -> L01.attention.y: compute[rows, 24]",
         "    L01.moe.norm  rms_norm(dim=24, eps=1e-05) [24]  L01.attention.y -> L01.moe.h: compute[rows, 24]",
         "    L01.moe.router  router(dim=24, experts=8, top_k=3, groups=1, top_groups=1, score=sigmoid, normalize=True, "
