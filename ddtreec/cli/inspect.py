@@ -126,10 +126,10 @@ def _lines(found: Bundle) -> Iterator[str]:
         yield "  one rank: nothing to choose"
     yield from ("", "shard map, bytes of one rank")
     held = [
-        (h.role, h.tensor, f"{h.count}", h.packing, h.cut, format_bytes(h.bytes))
+        (h.role, h.tensor, h.packing, h.cut, f"{h.count}", format_bytes(h.bytes))
         for h in holdings(plan.weights, mesh)
     ]
-    yield from table(("role", "tensor", "count", "packing", "cut", "size"), held, left=2)
+    yield from table(("role", "tensor", "packing", "cut", "count", "size"), held, left=4)
     yield from ("", "memory of one rank")
     yield from table(("purpose", "size", "bytes"), [(r.purpose, format_bytes(r.bytes), str(r.bytes)) for r in plan.memory])
     yield from ("", "programs")

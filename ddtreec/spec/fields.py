@@ -53,7 +53,7 @@ def lookup(name: str) -> list[FieldFacts]:
     """The fields that `name` may mean: its full path, or the end of one (`budget`, `limits.context`). Numbers of lists
     and names of one's own in between are skipped, so that a path of `--set` is understood."""
     known = all_fields()
-    for wanted in (name, _plain(name, known)):
+    for wanted in dict.fromkeys((name, _plain(name, known))):
         if wanted in known:
             return [known[wanted]]
         ends = [facts for path, facts in known.items() if path.endswith("." + wanted)]
@@ -64,12 +64,14 @@ def lookup(name: str) -> list[FieldFacts]:
 
 
 def _plain(name: str, known: Mapping[str, FieldFacts]) -> str:
-    """The path without the words that no field has at that place."""
+    """The path without numbers of lists and names of one's own; '' where a word is left that no field has there."""
     words = name.split(".")
     path = words[0] if words[0] in KINDS else "engine"
     for word in words[1:] if words[0] in KINDS else words:
         if f"{path}.{word}" in known:
             path = f"{path}.{word}"
+        elif path not in known or not known[path].type.startswith(("a list of", "a mapping of")):
+            return ""
     return path
 
 
