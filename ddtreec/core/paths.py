@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -26,7 +26,7 @@ def display(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def staged_folder(destination: Path) -> Iterator[Path]:
+def staged_folder(destination: Path) -> Generator[Path]:
     """A new folder beside `destination` that takes its name when the block ends well; nothing is left otherwise.
 
     An existing `destination` is replaced: whether that is allowed is for the caller to decide before.
@@ -40,7 +40,11 @@ def staged_folder(destination: Path) -> Iterator[Path]:
         if destination.exists():
             old = stage.with_name(stage.name + ".old")
             destination.rename(old)
-            stage.rename(destination)
+            try:
+                stage.rename(destination)
+            except BaseException:
+                old.rename(destination)
+                raise
             shutil.rmtree(old)
         else:
             stage.rename(destination)

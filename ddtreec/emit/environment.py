@@ -1,7 +1,8 @@
 """The Jinja environment: the only place that knows Jinja.
 
 CUDA templates: `${x}` for values and `//% for` for rows. The step program, being Python: `${x}` and `#% for`. Pages:
-`${x}` and `%% for`, and there alone values are escaped. Undefined names are errors, and nothing here may depend on time, host, user or folder.
+`${x}` and `%% for`, and there alone values are escaped. Undefined names are errors, and nothing here may depend on
+time, host, user or folder.
 """
 
 from __future__ import annotations

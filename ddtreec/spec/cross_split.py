@@ -206,9 +206,8 @@ def _slice_problems(loaded: LoadedEngine, role: str, cuts: Sequence[Cut], parts:
 
 def _expert_problems(loaded: LoadedEngine, answer: str, devices: int) -> Iterator[Problem]:
     ep, tp = (int(part) for part in answer.removeprefix("ep").split("xtp"))
-    found = [(k, s, o, at) for k, s, o, at in ops(loaded) if o.op == "experts"]
-    counts = [cut for each in found for cut in _sizes(*each, "experts")]
-    inner = [cut for each in found for cut in _sizes(*each, "inter")]
+    counts = [c for k, s, o, at in ops(loaded) if o.op == "experts" for c in _sizes(k, s, o, at, "experts")]
+    inner = [c for k, s, o, at in ops(loaded) if o.op == "experts" for c in _sizes(k, s, o, at, "inter")]
     packing = loaded.quant.roles.get("experts")
     group = packing.group if packing is not None and packing.packing == "int4" and packing.group else 1
 

@@ -39,7 +39,7 @@ def understand_drafter(config: Config, names: frozenset[str], name: str) -> Draf
     theta, yarn = rotary(config)
     prefix, fc, fc_norm = _names(config, names)
     heads = config.whole("num_attention_heads")
-    scaling = config.data.get("rope_scaling") or config.data.get("rope_parameters") or {}
+    scaling: Any = config.data.get("rope_scaling") or config.data.get("rope_parameters") or {}
     hidden = config.whole("hidden_size")
     facts = DrafterFacts(
         name=name,
@@ -82,7 +82,8 @@ def _either(key: str, first: Config, second: Config) -> Config:
 
 
 def _refuse_variants(config: Config) -> None:
-    architectures = config.data.get("architectures") or []
+    named: Any = config.data.get("architectures")
+    architectures = cast(list[Any], named) if isinstance(named, list) else []
     if ARCHITECTURE not in architectures:
         message = f"the architecture {some(architectures) or 'is not named, it'} is not a DFlash drafter"
         config.refuse("architectures", message, f"supported: {ARCHITECTURE}")

@@ -14,9 +14,9 @@ from pydantic import BaseModel, ValidationError
 from ddtreec.core.errors import Problem
 from ddtreec.spec.find import KINDS, meant
 from ddtreec.spec.schema import CLASSES, Kind, OpSpec
-from ddtreec.spec.source import Data, Document, Path, dotted, problem_at
+from ddtreec.spec.source import Data, Document, Path, as_list, as_map, dotted, problem_at
 
-Documents = Mapping[str, Document]
+Documents = Mapping[Kind, Document]
 
 _WORDS = {
     "int_type": "a whole number",
@@ -101,10 +101,13 @@ def _in_data(loc: tuple[str | int, ...], data: Data) -> tuple[Path, Path]:
     """The part of a pydantic location that exists in the data, and the rest (union members, missing keys)."""
     path: list[str | int] = []
     for i, part in enumerate(loc):
-        inside = part in data if isinstance(data, dict) else isinstance(data, tuple) and isinstance(part, int)
-        if not inside:
+        mapping, items = as_map(data), as_list(data)
+        if mapping is not None and part in mapping:
+            data = mapping[str(part)]
+        elif items is not None and isinstance(part, int):
+            data = items[part]
+        else:
             return tuple(path), loc[i:]
-        data = data[part]
         path.append(part)
     return tuple(path), ()
 
@@ -162,7 +165,7 @@ def _type_help(value: Data, expected: list[str]) -> str:
     if isinstance(value, bool) and "a string" in expected:
         return "quote it"
     if not isinstance(value, str):
-        if isinstance(value, float) and value == int(value) and "a whole number" in expected:
+        if isinstance(value, float) and value.is_integer() and "a whole number" in expected:
             return f"write {int(value)}"
         return "quote it" if "a string" in expected and isinstance(value, int | float) else ""
     if "true or false" in expected and value.lower() in ("yes", "no", "on", "off"):
@@ -193,7 +196,9 @@ def _unknown(path: Path, kind: Kind, documents: Documents) -> Problem:
     document, key = documents[kind], str(path[-1])
     place = document.sources.place(path, key=True)
     inside = f"`{_full(kind, path[:-1])}`" if len(path) > 1 else f"{'an' if kind == 'engine' else 'a'} {kind} spec"
-    homes = [(k, p) for k in (kind, *KINDS) for p in _homes(CLASSES[k], key) if (k, p) != (kind, path)]
+    homes: list[tuple[Kind, Path]] = [
+        (k, p) for k in (kind, *KINDS) for p in _homes(CLASSES[k], key) if (k, p) != (kind, path)
+    ]
     if homes and key not in ("name", "kind", "version"):
         home, at = homes[0]
         owner = _owner(home, at[:-1], kind)
@@ -245,7 +250,7 @@ def _homes(cls: type[BaseModel], key: str, path: Path = ()) -> list[Path]:
     return sorted(found, key=len)
 
 
-def _twin(home: str, path: Path, documents: Documents) -> str:
+def _twin(home: Kind, path: Path, documents: Documents) -> str:
     """What that key says where it belongs, if it is there already."""
     document = documents.get(home)
     if document is None or path not in document.sources.values:

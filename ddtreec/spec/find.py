@@ -11,7 +11,7 @@ from ddtreec.core.errors import Problem, SpecError
 from ddtreec.core.paths import data_folder, display
 from ddtreec.spec.reader import read_file
 from ddtreec.spec.schema import Kind
-from ddtreec.spec.source import Document, Place, SourceMap, merged, problem_at
+from ddtreec.spec.source import Document, Place, SourceMap, as_list, merged, problem_at
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 FOLDERS: dict[Kind, str] = {
@@ -94,7 +94,8 @@ def _bases(own: Document) -> list[tuple[tuple[str | int, ...], str]]:
     value = own.data["extends"]
     if isinstance(value, str):
         return [(("extends",), value)]
-    if isinstance(value, tuple) and value and all(isinstance(item, str) for item in value):
-        return [(("extends", i), str(item)) for i, item in enumerate(value)]
+    items = as_list(value) or ()
+    if items and all(isinstance(item, str) for item in items):
+        return [(("extends", i), str(item)) for i, item in enumerate(items)]
     message = "`extends` must be the name or path of a spec, or a list of them"
     raise SpecError(problem_at(own.sources.place(("extends",)), "S012", message, help="e.g. `extends: kimi-k2.6`"))

@@ -72,7 +72,7 @@ class LoadedEngine:
 
     def specs(self) -> dict[Kind, Spec]:
         """The specs that are there, by kind."""
-        found = {kind: getattr(self, kind) for kind in KINDS}
+        found: dict[Kind, Spec | None] = {kind: getattr(self, kind) for kind in KINDS}
         return {kind: spec for kind, spec in found.items() if spec is not None}
 
     def resolved(self) -> dict[str, Any]:

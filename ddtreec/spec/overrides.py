@@ -15,7 +15,7 @@ from ddtreec.spec.explain import options, shown, step_into
 from ddtreec.spec.find import KINDS, meant
 from ddtreec.spec.reader import read_value
 from ddtreec.spec.schema import CLASSES, Kind
-from ddtreec.spec.source import Data, Document, Path, Place, SourceMap, dotted
+from ddtreec.spec.source import Data, Document, Path, Place, SourceMap, as_list, as_map, dotted
 
 PREFIX = "--set "
 
@@ -58,7 +58,7 @@ def _parse(text: str) -> Override:
         message = f"`{text}` is not of the form path=value"
         raise SpecError(Problem("S022", message, Loc(PREFIX + text), help="e.g. --set tree.budget=16"))
     value, sources = read_value(raw, PREFIX + text)
-    kind = next((k for k in KINDS if k == parts[0] and len(parts) > 1), None)
+    kind: Kind | None = next((k for k in KINDS if k == parts[0] and len(parts) > 1), None)
     return Override(text, kind or "engine", parts[1:] if kind else parts, raw.strip(), value, sources)
 
 
@@ -77,24 +77,25 @@ class _Setter:
         """`data` (at `path`) with the value put at `rest` below it."""
         if not rest:
             return self._value(annotation, path)
-        if isinstance(data, tuple):
-            index = self._index(data, str(rest[0]), path)
-            item = self.set(data[index], step_into(annotation, index), rest[1:], (*path, index))
-            return (*data[:index], item, *data[index + 1 :])
-        if not isinstance(data, dict):
+        if (items := as_list(data)) is not None:
+            index = self._index(items, str(rest[0]), path)
+            item = self.set(items[index], step_into(annotation, index), rest[1:], (*path, index))
+            return (*items[:index], item, *items[index + 1 :])
+        mapping = as_map(data)
+        if mapping is None:
             raise self._error(f"`{self._name(path)}` is {shown(data)}, there is nothing below it")
-        key = rest[0]
+        key = str(rest[0])
         here = (*path, key)
-        removes = len(rest) == 1 and self.override.value is None and key in data and "op" not in data
+        removes = len(rest) == 1 and self.override.value is None and key in mapping and "op" not in mapping
         if removes:
             self.sources.graft(here, SourceMap())
-            return {k: v for k, v in data.items() if k != key}
-        known = key in data
-        value = self.set(data.get(key, {}), step_into(annotation, key), rest[1:], here)
+            return {k: v for k, v in mapping.items() if k != key}
+        known = key in mapping
+        value = self.set(mapping.get(key, {}), step_into(annotation, key), rest[1:], here)
         self.sources.keys[here] = self.override.place
         if not known:
             self.sources.values.setdefault(here, self.override.place)
-        return {**data, key: value}
+        return {**mapping, key: value}
 
     def _value(self, annotation: Any, path: Path) -> Data:
         """The value as the schema wants it: text stays text where the schema says string."""
@@ -108,7 +109,7 @@ class _Setter:
         return value
 
     def _index(self, items: tuple[Data, ...], word: str, path: Path) -> int:
-        ids = [str(item["id"]) if isinstance(item, dict) and "id" in item else "" for item in items]
+        ids = [str((as_map(item) or {}).get("id", "")) for item in items]
         if word in ids:
             return ids.index(word)
         if word.isdecimal() and int(word) < len(items):

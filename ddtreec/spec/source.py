@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from ddtreec.core.errors import Loc, Problem
 
 Path = tuple[str | int, ...]
 Data = Any
 """dict[str, Data] | tuple[Data, ...] | str | int | float | bool | None."""
+
+
+def as_map(data: Data) -> dict[str, Data] | None:
+    """The data when it is a mapping, else None."""
+    return cast(dict[str, Data], data) if isinstance(data, dict) else None
+
+
+def as_list(data: Data) -> tuple[Data, ...] | None:
+    """The data when it is a list, else None."""
+    return tuple(cast(tuple[Data, ...], data)) if isinstance(data, tuple | list) else None
 
 
 class Place(NamedTuple):
@@ -75,11 +85,12 @@ def _merge(base: dict[str, Data], over: dict[str, Data], path: Path, sources: So
     result = dict(base)
     for key, value in over.items():
         here = (*path, key)
+        mine, theirs = as_map(result.get(key)), as_map(value)
         if value is None and key in result:
             del result[key]
             sources.graft(here, SourceMap())
-        elif isinstance(value, dict) and isinstance(result.get(key), dict):
-            result[key] = _merge(result[key], value, here, sources, new)
+        elif mine is not None and theirs is not None:
+            result[key] = _merge(mine, theirs, here, sources, new)
             sources.values[here], sources.keys[here] = new.values[here], new.keys[here]
         else:
             result[key] = value

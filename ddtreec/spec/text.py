@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from ddtreec.spec.reader import scalar
-from ddtreec.spec.source import Data
+from ddtreec.spec.source import Data, as_list, as_map
 
 WIDTH = 118
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.+-]*")
@@ -15,18 +15,19 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.+-]*")
 
 def value(data: Data) -> str:
     """Any plain data on one line."""
-    if isinstance(data, Mapping):
-        return "{" + ", ".join(f"{key}: {value(item)}" for key, item in data.items()) + "}"
-    if isinstance(data, Sequence) and not isinstance(data, str):
-        return "[" + ", ".join(value(item) for item in data) + "]"
+    if (mapping := as_map(data)) is not None:
+        return "{" + ", ".join(f"{key}: {value(item)}" for key, item in mapping.items()) + "}"
+    if (items := as_list(data)) is not None:
+        return "[" + ", ".join(value(item) for item in items) + "]"
     if isinstance(data, bool) or data is None:
         return {True: "true", False: "false", None: "null"}[data]
     if isinstance(data, float):
         return number(data)
     if isinstance(data, int):
         return str(data)
-    plain = _PLAIN.fullmatch(data) and isinstance(scalar(data), str)
-    return data if plain else json.dumps(data, ensure_ascii=False)
+    words = str(data)
+    plain = _PLAIN.fullmatch(words) is not None and isinstance(scalar(words), str)
+    return words if plain else json.dumps(words, ensure_ascii=False)
 
 
 def number(data: float) -> str:

@@ -16,8 +16,10 @@ from ddtreec_runtime import checks
 from ddtreec_runtime.backends.cpu.interpreter import run_calls
 from ddtreec_runtime.build import Parts, build
 from ddtreec_runtime.bundle import Bundle, open_bundle
-from ddtreec_runtime.generation import Generation, Job, RoundReport, run_job
+from ddtreec_runtime.generation import Generation, Job, run_job
+from ddtreec_runtime.listen import recorded
 from ddtreec_runtime.output import Output
+from ddtreec_runtime.rounds import Round
 from ddtreec_runtime.sampling import SamplingParams
 from ddtreec_runtime.state import causal
 from ddtreec_runtime.text import Tokenizer
@@ -183,7 +185,7 @@ class Engine:
         on_tokens: Callable[[list[int], str], None] | None = None,
         *,
         ignore_eos: bool = False,
-        on_round: Callable[[RoundReport], None] | None = None,
+        on_round: Callable[[Round], None] | None = None,
     ) -> Generation:
         """Continue a prompt. The output is the target's own: speculation changes the speed, never the law of the text.
 
@@ -192,7 +194,7 @@ class Engine:
         draws that depend on seed and absolute position alone. stop: strings that end the text, needs a tokenizer.
         speculation: 'tree', 'chain' or 'off', by default what the bundle says, 'off' without a drafter. budget: tree
         nodes besides the root, by default and at most the plan's. on_tokens: called with every run of committed ids and
-        the text it makes final. ignore_eos: go on behind the model's stop tokens. on_round: called after every walk.
+        the text it makes final. ignore_eos: go on behind the model's stop tokens. on_round: called with the record of every round.
 
         Raises SpecError: R001 empty prompt, R002 longer than the context, R003 id outside the vocabulary, R004 budget,
         R005 speculation without a drafter, R006 max_new_tokens, R007 stop strings without a tokenizer, R011..R014
@@ -207,7 +209,7 @@ class Engine:
         stops = checks.stops(stop, self.tokenizer)
         output = Output(self.tokenizer, () if ignore_eos else plan.model.eos, stops, on_tokens)
         job = Job(prompt, limit, params, plan.tree, mode, nodes)
-        done = run_job(job, parts.target, parts.drafter, output.accept, on_round)
+        done = run_job(job, parts.target, parts.drafter, output.accept, recorded(on_round, params))
         done.text = output.finish()
         if output.stopped:
             done.finish_reason = "stop"

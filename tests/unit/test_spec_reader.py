@@ -6,8 +6,11 @@ import math
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ddtreec.core.errors import SpecError
+from ddtreec.core.paths import data_folder
+from ddtreec.spec import reader
 from ddtreec.spec.reader import read_file, read_text, scalar
 from ddtreec.spec.text import number, value
 
@@ -123,6 +126,25 @@ def test_refused_text(text: str, code: str, where: str, words: str) -> None:
     assert problem.code == code
     assert str(problem.loc).startswith(where)
     assert words in problem.message
+
+
+@pytest.mark.parametrize(("text", "code", "where", "words"), REFUSED, ids=[f"{c}-{w}" for _, c, _, w in REFUSED])
+def test_without_libyaml_the_same_is_refused(
+    text: str, code: str, where: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "_Composer", reader.composer_class(yaml.BaseLoader))
+    with pytest.raises(SpecError) as caught:
+        read_text(text, "f.yaml")
+    assert caught.value.problems[0].code == code
+
+
+def test_without_libyaml_the_same_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = data_folder("specs") / "models" / "tiny-k2.yaml"
+    fast = read_file(path)
+    monkeypatch.setattr(reader, "_Composer", reader.composer_class(yaml.BaseLoader))
+    slow = read_file(path)
+    assert slow.data == fast.data
+    assert slow.sources == fast.sources
 
 
 def test_all_problems_of_a_file_come_at_once() -> None:

@@ -26,7 +26,8 @@ def rope(state: StepState, y: Tensor, x: Tensor, *, table: str) -> None:
     elif wide is x and _even(x) and _even(y):
         torch.mul(_pairs(x), turn, out=_pairs(y))
     else:
-        y.copy_(torch.view_as_real(_pairs(wide.contiguous()) * turn).flatten(-2))
+        own = wide.clone(memory_format=torch.contiguous_format)  # a lone row at an odd offset is contiguous already
+        y.copy_(torch.view_as_real(_pairs(own) * turn).flatten(-2))
 
 
 def _pairs(x: Tensor) -> Tensor:
