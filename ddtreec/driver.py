@@ -73,6 +73,21 @@ def planned(loaded: LoadedEngine) -> State:
     return list(passes(loaded))[-1][1]
 
 
+def states_until(loaded: LoadedEngine, last: str) -> dict[str, State]:
+    """The state behind each pass up to `last`, by name; no later pass runs. Raises DdtreecError and VerifyError."""
+    found: dict[str, State] = {}
+    for step, state in passes(loaded):
+        found[step.name] = state
+        if step.name == last:
+            break
+    return found
+
+
+def state_after(loaded: LoadedEngine, name: str) -> State:
+    """The state behind the pass `name`. Raises DdtreecError, VerifyError, and KeyError for a name that is no pass."""
+    return states_until(loaded, name)[name]
+
+
 def check(loaded: LoadedEngine) -> None:
     """Everything that can be wrong without weights and devices: graphs, layout, fit. Raises DdtreecError."""
     for _ in passes(loaded, last="memory"):
@@ -81,7 +96,12 @@ def check(loaded: LoadedEngine) -> None:
 
 def plan(loaded: LoadedEngine) -> reports.Report:
     """What would run, where, and how fast. Writes nothing. Raises DdtreecError."""
-    return reports.report(planned(loaded))
+    return report(planned(loaded))
+
+
+def report(state: State) -> reports.Report:
+    """What a person wants to know of a state that went through all passes."""
+    return reports.report(state)
 
 
 def build_files(loaded: LoadedEngine, to: Stage = "bundle") -> dict[str, bytes]:

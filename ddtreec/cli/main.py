@@ -17,6 +17,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("ddtreec.cli.plan:plan", "Show what would run where, how big and how fast; writes nothing."),
     "compile": ("ddtreec.cli.compile:compile_", "Compile an engine spec to a bundle."),
     "run": ("ddtreec.cli.run:run", "Generate text with a bundle."),
+    "graph": ("ddtreec.cli.graph:graph", "Draw the layer graph: text, Mermaid, DOT, or a page to click through."),
+    "explain": ("ddtreec.cli.explain:explain", "Explain a node, a field of a spec, an op, or an error code."),
+    "show": ("ddtreec.cli.show:show", "Print the resolved specs of an engine, with the line that set each value."),
+    "schema": ("ddtreec.cli.schema:schema", "Print the JSON Schema of a kind of spec."),
+    "inspect": ("ddtreec.cli.inspect:inspect", "Show what a bundle holds, and whether its files are as compiled."),
+    "diff": ("ddtreec.cli.diff:diff", "Compare two engines or bundles: values, memory, predicted speed."),
     "trace": ("ddtreec.cli.trace:trace", "Generate once and keep every round, as JSON and as a page."),
 }
 """Name to module:attribute and the line of help, so that `--help` imports none of them."""

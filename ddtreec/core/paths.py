@@ -40,7 +40,11 @@ def staged_folder(destination: Path) -> Generator[Path]:
         if destination.exists():
             old = stage.with_name(stage.name + ".old")
             destination.rename(old)
-            stage.rename(destination)
+            try:
+                stage.rename(destination)
+            except BaseException:
+                old.rename(destination)
+                raise
             shutil.rmtree(old)
         else:
             stage.rename(destination)

@@ -1,7 +1,8 @@
 """The Jinja environment: the only place that knows Jinja.
 
-CUDA templates: `${x}` for values and `//% for` for rows. The step program, being Python: `${x}` and `#% for`.
-Undefined names are errors, there is no escaping, and nothing here may depend on time, host, user or folder.
+CUDA templates: `${x}` for values and `//% for` for rows. The step program, being Python: `${x}` and `#% for`. Pages:
+`${x}` and `%% for`, and there alone values are escaped. Undefined names are errors, and nothing here may depend on
+time, host, user or folder.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import jinja2
 
 from ddtreec.core.paths import data_folder
 
-LINE_STATEMENT = {".py.j2": "#%", ".cu.j2": "//%"}
+LINE_STATEMENT = {".py.j2": "#%", ".cu.j2": "//%", ".html.j2": "%%"}
+ESCAPED = "%%"
+"""Line statements of pages, whose values are escaped; `Markup` marks what is HTML already."""
 
 
 @cache
@@ -31,7 +34,7 @@ def _environment(line_statement: str) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        autoescape=False,
+        autoescape=line_statement == ESCAPED,
         auto_reload=False,
     )
 

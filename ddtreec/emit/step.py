@@ -16,6 +16,11 @@ from ddtreec.core.ids import attribute
 from ddtreec.emit.environment import render
 
 TEMPLATE = "step/step.py.j2"
+WIDTH = 116
+"""Columns of a line of the program, the indent of its function not counted."""
+
+FIRST, COORD = "first_per", "coord"
+"""Parameters of ops that differ from rank to rank."""
 
 WITHOUT_STATE = frozenset(
     {"embedding", "rms_norm", "linear", "q_absorb", "v_up", "add", "swiglu", "router", "experts", "tap"}
@@ -43,20 +48,18 @@ def literal(value: object) -> str:
 
 
 def keywords(call: Call) -> list[str]:
-    """`name=value` of each parameter, in order; those of a fused launch begin with their part ('norm.eps').
+    """`name=value` of each parameter, in order; those of a fused launch begin with their part ('norm_eps').
 
     `first_per` with `coord` is what differs between ranks: the first row or expert held is first_per times the rank's
     index along that mesh axis, which only the state knows; 0 where every rank holds all.
     """
     texts: list[str] = []
     for name, value in call.params.items():
-        part, dot, last = name.rpartition(".")
-        prefix = part + dot
-        if last == "first_per":
-            coord = literal(call.params[f"{prefix}coord"])
+        if name.endswith(FIRST):
+            coord = literal(call.params[name.removesuffix(FIRST) + COORD])
             first = f"state.first({coord}, {literal(value)})" if value else "0"
-            texts.append(f"{attribute(prefix + 'first')}={first}")
-        elif not (last == "coord" and f"{prefix}first_per" in call.params):
+            texts.append(f"{attribute(name.removesuffix('_per'))}={first}")
+        elif not (name.endswith(COORD) and name.removesuffix(COORD) + FIRST in call.params):
             texts.append(f"{attribute(name)}={literal(value)}")
     return texts
 
@@ -73,6 +76,18 @@ def call_line(call: Call, tokens: frozenset[str]) -> str:
     return f"k.{call.kernel}({', '.join(state + outs + ins + weights + keywords(call))})"
 
 
+def wrapped(line: str) -> Iterator[str]:
+    """The call, broken behind commas where it is too long; what follows stands four columns further in."""
+    indent = ""
+    while len(indent) + len(line) > WIDTH:
+        at = line.rfind(", ", 0, WIDTH - len(indent)) + 1
+        if not at:
+            break
+        yield indent + line[:at]
+        line, indent = line[at + 1 :], "    "
+    yield indent + line
+
+
 def _tuple(items: list[str]) -> str:
     return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
 
@@ -82,7 +97,8 @@ def program_lines(program: Program) -> Iterator[str]:
     tokens = frozenset(v.id for v in program.values if v.home == "token")
     for node, calls in groupby(program.calls, key=lambda call: call.node):
         yield f"# {node}"
-        yield from (call_line(call, tokens) for call in calls)
+        for call in calls:
+            yield from wrapped(call_line(call, tokens))
     if not any(call.collective for call in program.calls):
         yield "return"
         yield "yield  # no collectives: still a generator, like the programs of many ranks"
@@ -118,9 +134,8 @@ def step_program(plan: Plan) -> str:
     return render(
         TEMPLATE,
         {
-            "header": f"step program of {plan.engine}: {plan.topology}, {ranks}, {plan.dtype}; from {TEMPLATE}",
-            "engine": plan.engine,
-            "summary": f"{plan.model.name} on {plan.topology}, {ranks}",
+            "header": f"step program: engine {plan.engine}, {plan.dtype}; template {TEMPLATE}",
+            "summary": f"{plan.model.name} on {plan.topology}: {ranks}",
             "programs": programs,
         },
     )

@@ -72,6 +72,8 @@ def own_or_shared(fields: Mapping[str, Any], place: Place, kind: str, shape: tup
         return place.weight(fields["role"], {"weight": fields["weight"]}, shape)
     if place.store == "target":
         raise Fault("only a drafter can share a weight of the target", "shared", help="name the weight")
+    if place.shared is None:  # nothing is known of the target, and why is reported already
+        return Weight("", fields["role"], "target", (), shape)
     weight = place.shared.get(kind)
     if weight is None:
         raise Fault(f"the target has no {kind} to share", "shared", help="name the weight of the drafter's own")

@@ -90,10 +90,7 @@ class Sizes(Field):
     what: ClassVar[str] = "a list of sizes"
 
     def read(self, value: Any, names: Names) -> tuple[int, ...]:
-        if isinstance(value, (list, tuple)):
-            items = list(cast("Iterable[Any]", value))
-        else:
-            items = [value]
+        items = list(cast("Iterable[Any]", value)) if isinstance(value, (list, tuple)) else [value]
         if not items:
             raise self.refuse(items)
         return tuple(Size().read(item, names) for item in items)

@@ -27,7 +27,8 @@ DENSE_BYTES = 2
 @dataclass(frozen=True, slots=True)
 class Place:
     """`node` is the id ('L03.attention.q_b'), `layer` the layer number or -1 outside layers, `repeated` whether the
-    block runs in more than one layer. `shared` holds the target's weights a drafter may use, by op kind."""
+    block runs in more than one layer. `shared` holds the target's weights a drafter may use, by op kind; None where
+    the target itself could not be read."""
 
     node: str
     layer: int
@@ -36,7 +37,7 @@ class Place:
     repeated: bool = False
     roles: Mapping[str, Packing] = field(default_factory=dict[str, Packing])
     ropes: Mapping[str, RopeSpec] = field(default_factory=dict[str, RopeSpec])
-    shared: Mapping[str, Weight] = field(default_factory=dict[str, Weight])
+    shared: Mapping[str, Weight] | None = field(default_factory=dict[str, Weight])
     known: dict[Weight, Weight] = field(default_factory=dict[Weight, Weight])
     """Weights made so far, by content: what is named twice (tied, or in both drafter programs) is held once."""
 

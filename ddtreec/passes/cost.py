@@ -3,7 +3,7 @@
 Runs last and changes nothing. Facts come from the topology spec, formulas from the ops; nothing here is measured.
 
 - floor of a launch: max(weight and cache bytes / best read rate, FLOPs / peak). What no kernel can beat.
-- predicted time of a launch: launch gap + max(all bytes / read rate at that size, FLOPs / peak).
+- predicted time of a node: launch gaps + max(all bytes / read rate at that size, FLOPs / peak).
 - a collective takes what the topology's latency table says for its payload.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import cast
 
 from ddtreec.artifacts.plan import Weight
@@ -20,6 +20,8 @@ from ddtreec.core.errors import VerifyError
 from ddtreec.core.units import parse_bytes, parse_rate
 from ddtreec.graph.layer_graph import LayerGraph
 from ddtreec.ops.base import At, Cost, Op, TensorType
+from ddtreec.ops.fused import Fused
+from ddtreec.passes.memory import held_bytes
 from ddtreec.spec.schema import TopologySpec
 
 COLLECTIVES = ("all_reduce", "all_gather")
@@ -28,7 +30,7 @@ COLLECTIVES = ("all_reduce", "all_gather")
 @dataclass(frozen=True)
 class Rates:
     """The topology in numbers: `read` (bytes, bytes/s), `flops` a second, `launch` seconds between two launches, and
-    (bytes, seconds) points of each collective. One rank's device and its links."""
+    (bytes, seconds) points of each collective. One rank's device and its links. `backend` says how weights are held."""
 
     read: tuple[tuple[float, float], ...]
     flops: float
@@ -36,6 +38,8 @@ class Rates:
     links: dict[str, tuple[tuple[float, float], ...]] = field(
         default_factory=dict[str, tuple[tuple[float, float], ...]]
     )
+
+    backend: str = "cuda"
 
     @classmethod
     def of(cls, topology: TopologySpec) -> Rates:
@@ -46,7 +50,7 @@ class Rates:
             for kind, points in (("all_reduce", link.all_reduce_us), ("all_gather", link.all_gather_us)):
                 links[kind] = tuple(sorted((float(parse_bytes(size)), us * 1e-6) for size, us in points))
         read = tuple(sorted((float(parse_bytes(size)), parse_rate(rate)) for size, rate in device.read_rate))
-        return cls(read, device.flops, device.launch_us * 1e-6, links)
+        return cls(read, device.flops, device.launch_us * 1e-6, links, topology.backend)
 
     @property
     def peak(self) -> float:
@@ -63,13 +67,30 @@ class Rates:
         (low, slow), (high, fast) = self.read[index - 1], self.read[index]
         return slow + (fast - slow) * math.log(size / low) / math.log(high / low)
 
+    def cost(self, op: Op, ins: tuple[TensorType, ...], at: At) -> Cost:
+        """What one launch moves and computes, with weights as the backend holds them."""
+        cost, weights = op.cost(ins, at), op.weights()
+        packed = sum(w.bytes for w in weights)
+        if self.backend != "cpu" or not packed:
+            return cost
+        held = sum(held_bytes(w, self.backend, at.itemsize) for w in weights)
+        return replace(cost, weight_bytes=cost.weight_bytes * held / packed)
+
     def floor(self, cost: Cost) -> float:
         """Seconds that no kernel can beat."""
         return max((cost.weight_bytes + cost.cache_bytes) / self.peak, cost.flops / self.flops)
 
-    def predicted(self, cost: Cost) -> float:
-        """Seconds of one launch, its gap included."""
-        return self.launch + max(cost.bytes / self.rate(cost.bytes), cost.flops / self.flops)
+    def launches(self, op: Op) -> int:
+        """Launches of a node: none for a rename, one each for all else; the CPU runs the parts of a fused one."""
+        if op.kind == "split":
+            return 0
+        return (
+            sum(self.launches(part.op) for part in op.parts) if isinstance(op, Fused) and self.backend == "cpu" else 1
+        )
+
+    def predicted(self, cost: Cost, launches: int = 1) -> float:
+        """Seconds of a node, with the gap before each of its launches."""
+        return launches * self.launch + max(cost.bytes / self.rate(cost.bytes), cost.flops / self.flops)
 
     def collective(self, kind: str, size: float) -> float:
         """Seconds of a collective of `size` bytes payload: straight lines between points, last slope kept, first value
@@ -93,7 +114,7 @@ class Pricer:
 
     def price(self, op: Op, ins: tuple[TensorType, ...]) -> float:
         """Predicted seconds of one launch of `op` on one rank."""
-        return self.rates.predicted(op.cost(ins, self.at))
+        return self.rates.predicted(self.rates.cost(op, ins, self.at), self.rates.launches(op))
 
     def collective(self, kind: str, size: float) -> float:
         """Predicted seconds of a collective of `size` bytes."""
@@ -117,6 +138,7 @@ class NodeCost:
     cost: Cost
     floor: float
     predicted: float
+    launches: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +190,7 @@ class Costed:
             like = known.get(key)
             if like is None:
                 like = known[key] = self._price(node.id, node.op, ins, at)
-            result.append(NodeCost(node.id, like.kind, like.cost, like.floor, like.predicted))
+            result.append(NodeCost(node.id, like.kind, like.cost, like.floor, like.predicted, like.launches))
         return result
 
     def step(self, at: At) -> StepCost:
@@ -187,16 +209,16 @@ class Costed:
             floor=math.fsum(n.floor for n in nodes),
             predicted=math.fsum(n.predicted for n in nodes),
             collective=math.fsum(n.predicted for n in nodes if n.kind in COLLECTIVES),
-            launches=sum(n.predicted > 0 for n in nodes),
+            launches=sum(n.launches for n in nodes),
         )
 
     def _price(self, name: str, op: Op, ins: tuple[TensorType, ...], at: At) -> NodeCost:
         if op.kind in COLLECTIVES:
             size = payload(op.kind, ins, op.infer(ins), at)
-            return NodeCost(name, op.kind, Cost(), 0.0, self.rates.collective(op.kind, size))
-        cost = op.cost(ins, at)
-        predicted = 0.0 if op.kind == "split" else self.rates.predicted(cost)
-        return NodeCost(name, op.kind, cost, self.rates.floor(cost), predicted)
+            return NodeCost(name, op.kind, Cost(), 0.0, self.rates.collective(op.kind, size), 1)
+        cost = self.rates.cost(op, ins, at)
+        launches = self.rates.launches(op)
+        return NodeCost(name, op.kind, cost, self.rates.floor(cost), self.rates.predicted(cost, launches), launches)
 
 
 def signature(value: object) -> object:

@@ -87,10 +87,11 @@ def _check_taps(specs: Specs, taps: Sequence[int], layers: int) -> None:
             specs.add("S035", f"layer {layer} is tapped twice", ("taps", index), kind="drafter")
 
 
-def _shared(graphs: Mapping[str, LayerGraph]) -> dict[str, Weight]:
-    """What a drafter may take from the target: the embedding, and the linear that gives the logits."""
+def _shared(graphs: Mapping[str, LayerGraph]) -> dict[str, Weight] | None:
+    """What a drafter may take from the target: the embedding, and the linear that gives the logits. None without a
+    target."""
     if "target" not in graphs:
-        return {}
+        return None
     graph = graphs["target"]
     found = {n.op.kind: n.op.weight for n in graph if isinstance(n.op, Embedding)}
     head = graph.producer["logits"].op

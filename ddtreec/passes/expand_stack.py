@@ -48,7 +48,7 @@ class Specs:
     quant: QuantSpec
     where: Where
     problems: dict[Problem, None]
-    shared: Mapping[str, Weight] = field(default_factory=dict[str, Weight])
+    shared: Mapping[str, Weight] | None = field(default_factory=dict[str, Weight])
     ropes: dict[str, RopeSpec] = field(default_factory=dict[str, RopeSpec])
     known: dict[Weight, Weight] = field(default_factory=dict[Weight, Weight])
     read: dict[tuple[str, int], dict[str, Any] | None] = field(default_factory=dict[Any, Any])
@@ -202,19 +202,22 @@ class Walk:
         for value in op.outputs:
             local.setdefault(value, None)
         fields = self.specs.read[key]
-        if fields is None or None in ins:
+        if fields is None:
             return
-        node = self._node(path, op, fields, place, tuple(v for v in ins if v is not None), scope)
+        try:
+            built = build(op, fields, place)
+        except Fault as fault:
+            self.specs.fault(path, op, fault)
+            return
+        known = tuple(v for v in ins if v is not None)
+        node = self._node(path, op, built, place, known, scope) if len(known) == len(ins) else None
         if node is not None:
             self.nodes.append(node)
             self.makers.update(dict.fromkeys(node.outputs, node))
             local.update(zip(op.outputs, node.outputs, strict=True))
 
-    def _node(
-        self, path: Path, op: OpSpec, fields: dict[str, Any], place: Place, ins: tuple[str, ...], scope: str
-    ) -> Node | None:
+    def _node(self, path: Path, op: OpSpec, built: Op, place: Place, ins: tuple[str, ...], scope: str) -> Node | None:
         try:
-            built = build(op, fields, place)
             self._check_makers(built, ins)
         except Fault as fault:
             self.specs.fault(path, op, fault)

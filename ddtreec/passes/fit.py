@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from ddtreec.artifacts.plan import Cache, MemoryRow, Program, Weight
 from ddtreec.core.errors import FitError, VerifyError
 from ddtreec.core.units import format_bytes, parse_bytes
-from ddtreec.passes.memory import ITEMSIZE, Sizes, persistent_bytes
+from ddtreec.passes.memory import ITEMSIZE, Sizes, held_bytes, persistent_bytes
 from ddtreec.spec.load import LoadedEngine
 
 KV_CACHE, CONTEXT_CACHE = "KV cache", "drafter context cache"
@@ -69,6 +69,12 @@ def besides_weights(loaded: LoadedEngine, caches: Sequence[Cache], room: Room) -
     return cached + parse_bytes(loaded.topology.device.reserved)
 
 
+def unpacking(weights: Sequence[Weight], loaded: LoadedEngine) -> float:
+    """How many times more bytes the backend holds of these weights than the checkpoint does."""
+    backend, itemsize = loaded.topology.backend, ITEMSIZE[loaded.engine.dtype]
+    return sum(held_bytes(w, backend, itemsize) for w in weights) / sum(w.bytes for w in weights)
+
+
 def memory_table(
     loaded: LoadedEngine,
     weights: Sequence[Weight],
@@ -82,7 +88,7 @@ def memory_table(
     roles: dict[str, int] = {}
     for weight in weights:
         purpose = f"{'drafter ' if weight.store == 'drafter' else ''}weights: {weight.role}"
-        roles[purpose] = roles.get(purpose, 0) + weight.bytes
+        roles[purpose] = roles.get(purpose, 0) + held_bytes(weight, loaded.topology.backend, itemsize)
     rows = sorted(roles.items(), key=lambda item: (item[0].startswith("drafter"), -item[1], item[0]))
     cached = cache_bytes(caches, room, itemsize)
     rows += [(name, cached[kind]) for kind, name in (("latent", KV_CACHE), ("context", CONTEXT_CACHE)) if cached[kind]]
@@ -155,7 +161,7 @@ def check_fit(loaded: LoadedEngine, table: Sequence[MemoryRow], context: int) ->
     )
 
 
-def verify(table: Sequence[MemoryRow], weights: Sequence[Weight]) -> None:
+def verify(table: Sequence[MemoryRow], weights: Sequence[Weight], backend: str, itemsize: int) -> None:
     """Raises VerifyError where a row is negative, named twice, or weights went missing."""
     names = [row.purpose for row in table]
     if len(set(names)) != len(names):
@@ -164,5 +170,5 @@ def verify(table: Sequence[MemoryRow], weights: Sequence[Weight]) -> None:
         if row.bytes < 0:
             raise VerifyError("memory", row.purpose, f"{row.bytes} bytes")
     held = sum(row.bytes for row in table if "weights: " in row.purpose)
-    if held != sum(w.bytes for w in weights):
+    if held != sum(held_bytes(w, backend, itemsize) for w in weights):
         raise VerifyError("memory", "weights", f"the table holds {held} bytes, the weights are other bytes")

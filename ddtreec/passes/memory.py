@@ -11,12 +11,13 @@ it turns into float64 only where compute does.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
-from ddtreec.artifacts.plan import Call, Program, Value
+from ddtreec.artifacts.plan import Call, Program, Value, Weight
 from ddtreec.core.errors import VerifyError
 
 ALIGN = 64
@@ -51,6 +52,14 @@ class Sizes:
         for dim in value.shape:
             item *= {"rows": self.rows, "out_rows": self.out_rows}[dim] if isinstance(dim, str) else dim
         return item
+
+
+def held_bytes(weight: Weight, backend: str, itemsize: int) -> int:
+    """Bytes of one rank's slice as the backend holds it: as packed in the checkpoint on a GPU; the CPU backend unpacks
+    everything to the compute dtype when it loads (float32 or wider where the weight asks for it)."""
+    if backend != "cpu":
+        return weight.bytes
+    return math.prod(weight.shape) * (max(4, itemsize) if weight.precision == "float32" else itemsize)
 
 
 def aligned(size: int) -> int:

@@ -107,10 +107,10 @@ def _verify_weights(node: Node, old: Op, mesh: Mesh) -> None:
             whole.experts,
         ):
             raise VerifyError("shard", node.id, f"weight '{weight.id}' became another than '{whole.id}'")
-        _verify_tiling(node.id, weight, whole, mesh)
+        verify_tiling(node.id, weight, whole, mesh)
 
 
-def _verify_tiling(node: str, weight: Weight, whole: Weight, mesh: Mesh) -> None:
+def verify_tiling(node: str, weight: Weight, whole: Weight, mesh: Mesh) -> None:
     """Over all ranks the slices are the tensor once, or each rank holds it all; shape and bytes are a slice's."""
 
     def fail(reason: str) -> None:

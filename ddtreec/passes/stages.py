@@ -67,6 +67,7 @@ def shard(state: State) -> State:
     rows = min(DECISION_ROWS, tree.budget + 1)
     prices = costing.make_pricer(loaded.topology, point(state, rows, rows))
     room = parse_bytes(loaded.topology.device.memory) - fit.besides_weights(loaded, caches(programs), room_of(loaded))
+    room = int(room / fit.unpacking(all_weights(programs), loaded))
     done = sharding.shard(
         programs, loaded.topology.devices, loaded.engine.layout, prices, lambda size: size <= room, loaded.problem
     )
@@ -76,6 +77,8 @@ def shard(state: State) -> State:
 
 def layout_words(done: sharding.Sharded, rows: int) -> dict[str, str]:
     """Each answer with its reason: the pin, or what one step of all programs is predicted to take under each answer."""
+    if done.mesh.ranks == 1:
+        return {decision.question: f"{decision.answer} (one rank)" for decision in done.decisions}
     words: dict[str, str] = {}
     for decision in done.decisions:
         times = {answer: f"{seconds * 1e3:.3f} ms" for answer, seconds in decision.seconds.items()}
@@ -228,7 +231,7 @@ def verify_memory(before: State, state: State) -> None:
     for program in done.programs:
         outputs = _outputs(programs.graphs[program.name].outputs, program.values)
         placing.verify(program, outputs, done.sizes[program.name])
-    fit.verify(done.table, done.weights)
+    fit.verify(done.table, done.weights, state.loaded.topology.backend, placing.ITEMSIZE[state.loaded.engine.dtype])
 
 
 def dump_memory(state: State) -> str:

@@ -104,7 +104,7 @@ def kernels(report: Report) -> Iterator[str]:
     )
     yield "  (+ may start before its predecessor ends)"
     for layer in report.layers:
-        yield f"  {layer.program} {layer.layer}{_same(layer)}"
+        yield f"  {layer.program} {layer.layer}{same(layer)}"
         rows = [
             (
                 ("+ " if k.early else "  ") + k.node,
@@ -120,7 +120,8 @@ def kernels(report: Report) -> Iterator[str]:
         )
 
 
-def _same(layer: LayerKernels) -> str:
+def same(layer: LayerKernels) -> str:
+    """In words, which other layers are like it."""
     if not layer.same:
         return ""
     if len(layer.same) == 1:

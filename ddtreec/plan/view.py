@@ -102,12 +102,16 @@ class Edge(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """Consecutive layers that are alike (or one block outside the layers), told by the nodes of the first."""
+    """Consecutive layers that are alike (or one block outside the layers), told by the nodes of the first.
+
+    `foreign`: names of other layers in the nodes of the first, to what stands there in the second; those of later
+    layers count on from there."""
 
     names: tuple[str, ...]
     title: str
     nodes: tuple[NodeView, ...]
     edges: tuple[Edge, ...]
+    foreign: dict[str, str]
 
 
 class ProgramView(msgspec.Struct, frozen=True):
@@ -249,7 +253,8 @@ class _Viewer:
             nodes.append(msgspec.structs.replace(self._node(taps[0][0]), layers=layers if len(groups) > 1 else ()))
         shown = [*first.nodes, *(tap for tap, _ in taps[:1])]
         names = tuple(group.name for group in groups)
-        return Run(names, title_of(names), tuple(nodes), tuple(self._edges(shown, first.name)))
+        edges = tuple(self._edges(shown, first.name))
+        return Run(names, title_of(names), tuple(nodes), edges, _foreign(groups) if len(groups) > 1 else {})
 
     def _node(self, node: Node) -> NodeView:
         costs = self.costs[node.id]
@@ -281,6 +286,8 @@ class _Viewer:
         readers: dict[str, list[int]] = {}
         for number, node in enumerate(nodes):
             for value in node.inputs:
+                if isinstance(node.op, Tap) and value not in start:
+                    continue  # fused into the next layer: the tap waits for its first launch
                 start.setdefault(value, -1)
                 readers.setdefault(value, []).append(number)
             for value in node.outputs:
@@ -308,6 +315,39 @@ class _Viewer:
                     if pair[0] != pair[1]:
                         found.setdefault(pair, set()).add(value)
         return tuple((a, b, len(values)) for (a, b), values in sorted(found.items()))
+
+
+def _foreign(groups: Sequence[_Group]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for one, two in zip(groups[0].nodes, groups[1].nodes, strict=True):
+        for mine, theirs in zip(_names(one), _names(two), strict=True):
+            if group_of(mine) != groups[0].name and mine != theirs:
+                found[mine] = theirs
+    return found
+
+
+def _names(node: Node) -> tuple[str, ...]:
+    """All names in a node that may tell of a layer: values, parts, weights."""
+    parts = tuple(p.id for p in node.op.parts) if isinstance(node.op, Fused) else ()
+    return (node.id, *node.inputs, *node.outputs, *parts, *(w.id for w in node.op.weights()))
+
+
+def renamed(name: str, run: Run, layer: str) -> str:
+    """A name in the nodes of the first layer of a run as another `layer` of the run has it."""
+    if layer == run.names[0] or layer not in run.names:
+        return name
+    if name in run.foreign:
+        return _shifted(run.foreign[name], run.names.index(layer) - 1)
+    owner = group_of(name)
+    return layer + name.removeprefix(owner) if owner == run.names[0] else name
+
+
+def _shifted(name: str, by: int) -> str:
+    """'L01.moe.m' to 'L03.moe.m' for 2."""
+    owner = group_of(name)
+    if not _LAYER.fullmatch(owner):
+        return name
+    return f"{owner[0]}{int(owner[1:]) + by:02d}{name.removeprefix(owner)}"
 
 
 def title_of(names: Sequence[str]) -> str:

@@ -138,9 +138,13 @@ def _limit_problems(loaded: LoadedEngine) -> Iterator[Problem]:
             message = f"a {field} of {value} tokens is more than the context of {limits.context}"
             path: Path = ("limits", field)
             # a default has no place of its own: then the context is what the person wrote
-            at = path if field in limits.model_fields_set else ("limits", "context")
+            written = field in limits.model_fields_set
+            at = path if written else ("limits", "context")
+            hint = (
+                f"at most {limits.context}" if written else f"{value} is the default: add `{field}: {limits.context}`"
+            )
             note = _note(loaded, "engine", ("limits", "context"), limits.context)
-            yield loaded.problem("S037", message, "engine", at, note=note, help=f"at most {limits.context}")
+            yield loaded.problem("S037", message, "engine", at, note=note, help=hint)
     tree = loaded.tree
     if tree is not None and tree.mode == "ddtree" and tree.budget + 1 > limits.context:
         message = f"a tree of {tree.budget} nodes and its root do not fit a context of {limits.context} tokens"

@@ -49,7 +49,7 @@ class Yarn(Strict):
 
 
 class RopeSpec(Strict):
-    """One rotary table. `dim` names a dim or is a number. `amplitude` pins the factor on cos and sin (else from yarn)."""
+    """One rotary table. `dim` names a dim or is a number; `amplitude` pins the factor on cos and sin (else by yarn)."""
 
     dim: int | Ident
     layout: Literal["interleaved", "half"]
@@ -83,7 +83,7 @@ class BlockSpec(Strict):
 
 
 class StackItem(Strict):
-    """Either one `block` outside the layers, or `repeat` layers of `blocks` (layer numbers run on through the stack)."""
+    """Either one `block` outside the layers, or `repeat` layers of `blocks`; layer numbers run on through the stack."""
 
     block: Ident | None = None
     repeat: Positive | None = None
@@ -99,7 +99,7 @@ class Tokens(Strict):
 
 
 class CheckpointSpec(Strict):
-    """Where the tensors are named: `prefix` goes before every weight name; tensors starting with `skip` are not ours."""
+    """How tensors are named: `prefix` goes before every weight name; tensors that begin with `skip` are not ours."""
 
     prefix: str = ""
     skip: tuple[str, ...] = ()
@@ -151,7 +151,7 @@ class DrafterSpec(Spec):
 
 
 class Packing(Strict):
-    """How the weights of one role are stored. INT4 is compressed-tensors pack-quantized, symmetric, `group` inputs a scale."""
+    """How weights of a role are stored. INT4: compressed-tensors pack-quantized, symmetric, `group` inputs a scale."""
 
     packing: Literal["dense", "int4"]
     group: Positive | None = None

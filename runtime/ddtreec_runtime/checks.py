@@ -147,7 +147,9 @@ def budget(asked: int | None, plan: Plan, mode: Mode | None) -> int:
     if asked is None:
         return most if mode else 0
     if isinstance(asked, bool) or not isinstance(asked, int) or asked < 0:
-        raise SpecError(Problem("R004", f"budget is {asked!r}; it counts tree nodes besides the root", help="use 0 or more"))
+        raise SpecError(
+            Problem("R004", f"budget is {asked!r}; it counts tree nodes besides the root", help="use 0 or more")
+        )
     if asked > most:
         raise SpecError(
             Problem(

@@ -176,9 +176,7 @@ def _prefill(job: Job, target: TargetSource, drafter: DraftSource | None) -> int
     return pick(logits, [len(job.prompt)], job.params, job.request)[0]
 
 
-def _guess(
-    job: Job, target: TargetSource, drafter: DraftSource | None, root: int, wanted: int, clock: Clock
-) -> Tree:
+def _guess(job: Job, target: TargetSource, drafter: DraftSource | None, root: int, wanted: int, clock: Clock) -> Tree:
     """The tree of this round. `wanted`: tokens still missing besides the one any round gives; deeper guesses are useless.
 
     The tree also shrinks to the rows that the cache still has.

@@ -66,7 +66,9 @@ class PageTable:
         missing = -(-total // page) - len(self.pages)
         if missing > 0:
             self.pages += self.pool.take(missing, self.pages[-1] if self.pages else None)
-            self._consecutive = self.pages[-1] - self.pages[0] == len(self.pages) - 1 and self.pages == sorted(self.pages)
+            self._consecutive = self.pages[-1] - self.pages[0] == len(self.pages) - 1 and self.pages == sorted(
+                self.pages
+            )
         if self._consecutive:
             return Placement(self.committed, rows, self.pages[0] * page if self.pages else 0)
         return Placement(self.committed, rows, slots=self.slots(0, total))

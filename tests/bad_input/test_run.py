@@ -53,9 +53,7 @@ def copy(made: Path, tmp_path: Path) -> Path:
 def reseal(folder: Path) -> None:
     """Writes the manifest anew, as if the compiler had written these files."""
     manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["files"] = {
-        name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in manifest["files"]
-    }
+    manifest["files"] = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in manifest["files"]}
     (folder / "manifest.json").write_text(json.dumps(manifest))
 
 

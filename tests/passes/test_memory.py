@@ -59,7 +59,7 @@ def brute_force_lives(values: list[Value], calls: list[Call], outputs: list[str]
     return needed
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(programs())
 def test_live_buffers_never_overlap(case: tuple[list[Value], list[Call], list[str]]) -> None:
     values, calls, outputs = case
@@ -85,7 +85,7 @@ def test_live_buffers_never_overlap(case: tuple[list[Value], list[Call], list[st
     assert bound <= program.arena_bytes <= 1.34 * bound + 64
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(programs(), st.data())
 def test_verifier_rejects_any_overlap_of_live_values(
     case: tuple[list[Value], list[Call], list[str]], data: st.DataObject

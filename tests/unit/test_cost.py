@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from ddtreec.artifacts.plan import Weight, WeightPart
 from ddtreec.core.errors import VerifyError
+from ddtreec.ops.add import Add
 from ddtreec.ops.base import At, Cost
+from ddtreec.ops.fused import Fused, Part
+from ddtreec.ops.linear import Linear
+from ddtreec.ops.split import Split
 from ddtreec.passes import cost
 from ddtreec.passes.schedule import row_buckets
 
@@ -72,3 +79,23 @@ def test_verifier_rejects_impossible_times(bad: cost.StepCost) -> None:
 )
 def test_row_buckets(budget: int, chunk: int, expected: tuple[int, ...]) -> None:
     assert row_buckets(budget, chunk) == expected
+
+
+def test_the_cpu_launches_the_parts_and_a_gpu_the_whole() -> None:
+    adds = tuple(Part(f"n.a{i}", Add(), (f"x{i}", "y"), (f"x{i + 1}",)) for i in range(3))
+    split = Part("n.s", Split((4, 4)), ("x3",), ("a", "b"))
+    fused = Fused("adds", (*adds, split), ("x0", "y"), ("a", "b"))
+    assert RATES.launches(fused) == 1
+    assert replace(RATES, backend="cpu").launches(fused) == 3
+    assert RATES.launches(Split((4, 4))) == 0
+
+
+def test_alike_ops_have_one_signature_and_others_do_not() -> None:
+    def linear(name: str, outputs: int, size: int) -> Linear:
+        weight = Weight(name, "mlp", "target", (WeightPart(name, (outputs, 8)),), (outputs, 8), bytes=size)
+        return Linear((8,), (outputs,), weight)
+
+    assert cost.signature(linear("L00.a", 4, 64)) == cost.signature(linear("L01.a", 4, 64))
+    assert cost.signature(linear("L00.a", 4, 64)) != cost.signature(linear("L00.a", 6, 64))
+    assert cost.signature(linear("L00.a", 4, 64)) != cost.signature(linear("L00.a", 4, 20))
+    assert cost.signature(Add()) != cost.signature(Split((4, 4)))

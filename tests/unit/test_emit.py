@@ -59,7 +59,9 @@ def target(k, w, b, state):
 def test_the_text_of_a_program() -> None:
     text = step.step_program(plan_of(TARGET))
     assert text.endswith(BODY)
-    assert text.startswith("# step program of tiny: cpu-x2, 2 ranks")
+    assert text.startswith(
+        '# step program: engine tiny, float32; template step/step.py.j2\n"""tiny-k2 on cpu-x2: 2 ranks'
+    )
     assert text == step.step_program(plan_of(TARGET))
 
 
@@ -105,7 +107,7 @@ def test_two_values_of_one_spelling_are_refused() -> None:
 
 
 def test_a_name_the_template_is_not_given_is_an_error() -> None:
-    with pytest.raises(jinja2.UndefinedError, match="engine"):
+    with pytest.raises(jinja2.UndefinedError, match="summary"):
         environment.render(step.TEMPLATE, {"header": "h"})
 
 
@@ -124,3 +126,18 @@ def test_cuda_templates_use_line_statements_behind_slashes() -> None:
 )
 def test_literals_keep_every_digit(value: object, text: str) -> None:
     assert step.literal(value) == text
+
+
+def test_parameters_of_a_fused_launch_begin_with_their_part() -> None:
+    params = {"norm_eps": 1e-05, "experts_first_per": 6, "experts_coord": "ep"}
+    call = Call("L00.moe", "norm_experts", ("embed.x",), ("tokens",), ("w",), params)
+    assert step.call_line(call, frozenset()) == (
+        'k.norm_experts(state, b.embed_x, b.tokens, w.w, norm_eps=1e-05, experts_first=state.first("ep", 6))'
+    )
+
+
+def test_long_calls_are_broken_behind_commas_and_stay_the_same_call() -> None:
+    line = "k.kernel(" + ", ".join(f"b.some_value_{i}" for i in range(40)) + ")"
+    broken = list(step.wrapped(line))
+    assert len(broken) > 4 and max(map(len, broken)) <= step.WIDTH
+    assert " ".join(part.strip() for part in broken) == line

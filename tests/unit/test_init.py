@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from ddtreec import driver
 from ddtreec.cli.main import main
 from ddtreec.core.errors import CheckpointError, DdtreecError, SpecError
 from ddtreec.spec.codes import TITLES
@@ -134,6 +135,19 @@ def test_the_latent_norms_have_their_own_eps(tmp_path: Path) -> None:
     )
     told = _ops(_made(K26 / "a-flat-8e", tmp_path / "b", latent_eps=1e-5), "attention")
     assert (told["q_norm"]["eps"], told["kv_norm"]["eps"]) == (1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("topology", ["cpu", "cpu-x2"])
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden_specs_pass_check(name: str, topology: str, tmp_path: Path) -> None:
+    driver.check(_made(K26 / name, tmp_path, topology=topology))
+
+
+@pytest.mark.parametrize("name", ["kimi-k2.6", "kimi-k2", "deepseek-v3", "moonlight-16b-a3b", "tiny-k2"])
+def test_specs_of_public_models_pass_check(name: str, tmp_path: Path) -> None:
+    loaded = _made(CONFIGS / name, tmp_path, topology="rtx-pro-6000-x8-pcie", context=64)
+    int4 = ["quant.roles={experts: {packing: int4, group: 32}}"]
+    driver.check(load_engine(tmp_path / "out" / "engine.yaml", int4 if not loaded.quant.roles else []))
 
 
 # ---- variants of the config ---------------------------------------------------------------------------------------

@@ -26,7 +26,8 @@ def rope(state: StepState, y: Tensor, x: Tensor, *, table: str) -> None:
     elif wide is x and _even(x) and _even(y):
         torch.mul(x.view(turn.dtype), turn, out=y.view(turn.dtype))
     else:
-        y.copy_((wide.contiguous().view(turn.dtype) * turn).view(wide.dtype))
+        own = wide.clone(memory_format=torch.contiguous_format)  # a lone row at an odd offset is contiguous already
+        y.copy_((own.view(turn.dtype) * turn).view(wide.dtype))
 
 
 def _even(x: Tensor) -> bool:
