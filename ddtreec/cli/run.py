@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -144,8 +144,8 @@ def summary(done: Generation) -> str:
 
 
 @contextlib.contextmanager
-def loading(wanted: bool | None) -> Iterator[Callable[[int, int, str], None] | None]:
-    """Reports how far loading is: a bar on a terminal, plain lines elsewhere, nothing unless wanted or on a terminal."""
+def loading(wanted: bool | None) -> Generator[Callable[[int, int, str], None] | None]:
+    """How far loading is: a bar on a terminal; elsewhere plain lines where wanted, else nothing."""
     terminal = sys.stderr.isatty()
     if not (terminal if wanted is None else wanted):
         yield None

@@ -45,7 +45,7 @@ def dtype(name: str, known: Mapping[str, torch.dtype]) -> str:
 
 
 def tokens(ids: Sequence[int], plan: Plan, what: str, room: int, least: int = 1) -> list[int]:
-    """`ids` as a list of ints that fit with `room` more tokens. R001 too few, R002 too many, R003 outside the vocabulary."""
+    """`ids` as ints, fit to be followed by `room` more. R001 too few, R002 too many, R003 outside the vocabulary."""
     listed = [_whole(token, what) for token in (ids.tolist() if hasattr(ids, "tolist") else ids)]
     context, vocab = plan.limits.context, plan.model.vocab
     if len(listed) < least:

@@ -1,4 +1,4 @@
-"""The DFlash drafter against the public implementation: its config through init and compile, context and block programs."""
+"""The DFlash drafter against the public implementation: config through init and compile, both its programs."""
 
 from __future__ import annotations
 

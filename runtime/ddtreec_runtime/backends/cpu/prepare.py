@@ -9,8 +9,8 @@ from torch import Tensor
 from ddtreec.artifacts.plan import Program
 
 TRANSPOSED = {"linear": (0,), "experts": (0, 1)}
-"""Kernels, and which of their weights they multiply from the right. A matrix [to, from] whose storage is [from, to] takes
-half the time with few rows, as measured with 1 to 16 rows of 128 and 256 inputs; see `x @ weight.t()` in both orders."""
+"""Kernels, and which of their weights they multiply from the right. A matrix [to, from] whose storage is [from, to]
+took half to nine tenths of the time, measured with 1 to 16 rows of 128 and 256 inputs on two cores of an EPYC."""
 
 
 def prepare(programs: Iterable[Program], weights: Sequence[dict[str, Tensor]]) -> None:
