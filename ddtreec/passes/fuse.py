@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-
-import networkx as nx
+from heapq import heapify, heappop, heappush
 
 from ddtreec.graph.layer_graph import LayerGraph, Node
 from ddtreec.ops.fused import Fused, Part
@@ -116,29 +115,56 @@ def _ordered(graph: LayerGraph, groups: Sequence[tuple[str, list[Node]]], positi
     unit: dict[str, Unit] = {node.id: (position[node.id],) for node in graph}
     for index, (_, group) in enumerate(groups):
         unit.update(dict.fromkeys((node.id for node in group), (position[group[0].id], index)))
-    for loop in nx.strongly_connected_components(_quotient(graph, unit)):
-        if len(loop) > 1:
-            unit.update({node.id: (position[node.id],) for node in graph if unit[node.id] in loop})
-    alone = {unit[node.id]: node for node in graph}
-    names = _names([groups[u[1]] for u in set(unit.values()) if len(u) > 1])
+    order, stuck = _topological(graph, unit)
+    while stuck is not None:
+        unit.update({node.id: (position[node.id],) for node in groups[stuck[1]][1]})
+        order, stuck = _topological(graph, unit)
+    names = _names([groups[u[1]] for u in order if len(u) > 1])
     result: list[Node] = []
-    for key in nx.lexicographical_topological_sort(_quotient(graph, unit)):
+    for key in order:
         if len(key) == 1:
-            result.append(alone[key])
+            result.append(graph.nodes[key[0]])
         else:
             launch, group = groups[key[1]]
             result.append(_fused(graph, names[group[0].id], launch, group))
     return result
 
 
-def _quotient(graph: LayerGraph, unit: Mapping[str, Unit]) -> nx.DiGraph[Unit]:
-    quotient: nx.DiGraph[Unit] = nx.DiGraph()
+def _topological(graph: LayerGraph, unit: Mapping[str, Unit]) -> tuple[list[Unit], Unit | None]:
+    """Units in topological order (Kahn), of those that are ready the first in the graph first. If some wait for each
+    other, the order is cut short and a launch of such a ring comes with it."""
+    waits: dict[Unit, set[Unit]] = {unit[node.id]: set() for node in graph}
     for node in graph:
-        quotient.add_node(unit[node.id])
-        for value in node.inputs:
-            if value in graph.producer and unit[graph.producer[value].id] != unit[node.id]:
-                quotient.add_edge(unit[graph.producer[value].id], unit[node.id])
-    return quotient
+        mine = unit[node.id]
+        waits[mine].update(unit[graph.producer[v].id] for v in node.inputs if v in graph.producer)
+        waits[mine].discard(mine)
+    followers: dict[Unit, list[Unit]] = {}
+    for mine, before in waits.items():
+        for other in before:
+            followers.setdefault(other, []).append(mine)
+    count = {mine: len(before) for mine, before in waits.items()}
+    ready = [mine for mine, number in count.items() if not number]
+    heapify(ready)
+    order: list[Unit] = []
+    while ready:
+        mine = heappop(ready)
+        order.append(mine)
+        for other in followers.get(mine, ()):
+            count[other] -= 1
+            if not count[other]:
+                heappush(ready, other)
+    return order, _in_a_ring(waits, set(waits) - set(order)) if len(order) < len(waits) else None
+
+
+def _in_a_ring(waits: Mapping[Unit, set[Unit]], left: set[Unit]) -> Unit:
+    """A launch of a ring: from one of `left`, each of which waits for another of them, back until one comes again.
+    There is a launch in every ring, since nodes alone never wait for themselves."""
+    here, seen = min(left), dict[Unit, None]()
+    while here not in seen:
+        seen[here] = None
+        here = min(waits[here] & left)
+    path = list(seen)
+    return min(u for u in path[path.index(here) :] if len(u) > 1)
 
 
 def _names(groups: Iterable[tuple[str, list[Node]]]) -> dict[str, str]:
