@@ -77,7 +77,7 @@ class LayerGraph:
     @cached_property
     def digraph(self) -> nx.DiGraph[str]:
         """The nodes by id (attribute `node`), with an edge from the producer of each value to its readers."""
-        import networkx as nx  # a quarter of a second, and a compile does without
+        import networkx as nx  # here, so that only who asks for this view pays for it
 
         graph: nx.DiGraph[str] = nx.DiGraph()
         for node in self.nodes:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
 
 from ddtreec.graph.layer_graph import LayerGraph, Node
+from ddtreec.graph.order import loops, topological
 from ddtreec.ops.fused import Fused, Part
 from ddtreec.passes.merge import merge
 from ddtreec.passes.programs import block_of
@@ -115,11 +115,13 @@ def _ordered(graph: LayerGraph, groups: Sequence[tuple[str, list[Node]]], positi
     unit: dict[str, Unit] = {node.id: (position[node.id],) for node in graph}
     for index, (_, group) in enumerate(groups):
         unit.update(dict.fromkeys((node.id for node in group), (position[group[0].id], index)))
-    order, stuck = _topological(graph, unit)
-    while stuck is not None:
-        unit.update({node.id: (position[node.id],) for node in groups[stuck[1]][1]})
-        order, stuck = _topological(graph, unit)
-    names = _names([groups[u[1]] for u in order if len(u) > 1])
+    order = topological(edges := _quotient(graph, unit))
+    if len(order) < len(edges):
+        for loop in loops(edges):
+            unit.update({node.id: (position[node.id],) for node in graph if unit[node.id] in loop})
+        order = topological(_quotient(graph, unit))
+    alone = {unit[node.id]: node for node in graph}
+    names = _names([groups[u[1]] for u in set(unit.values()) if len(u) > 1])
     result: list[Node] = []
     for key in order:
         if len(key) == 1:
@@ -130,41 +132,14 @@ def _ordered(graph: LayerGraph, groups: Sequence[tuple[str, list[Node]]], positi
     return result
 
 
-def _topological(graph: LayerGraph, unit: Mapping[str, Unit]) -> tuple[list[Unit], Unit | None]:
-    """Units in topological order (Kahn), of those that are ready the first in the graph first. If some wait for each
-    other, the order is cut short and a launch of such a ring comes with it."""
-    waits: dict[Unit, set[Unit]] = {unit[node.id]: set() for node in graph}
+def _quotient(graph: LayerGraph, unit: Mapping[str, Unit]) -> dict[Unit, set[Unit]]:
+    """Each unit to those that read what it makes."""
+    quotient: dict[Unit, set[Unit]] = {unit[node.id]: set() for node in graph}
     for node in graph:
-        mine = unit[node.id]
-        waits[mine].update(unit[graph.producer[v].id] for v in node.inputs if v in graph.producer)
-        waits[mine].discard(mine)
-    followers: dict[Unit, list[Unit]] = {}
-    for mine, before in waits.items():
-        for other in before:
-            followers.setdefault(other, []).append(mine)
-    count = {mine: len(before) for mine, before in waits.items()}
-    ready = [mine for mine, number in count.items() if not number]
-    heapify(ready)
-    order: list[Unit] = []
-    while ready:
-        mine = heappop(ready)
-        order.append(mine)
-        for other in followers.get(mine, ()):
-            count[other] -= 1
-            if not count[other]:
-                heappush(ready, other)
-    return order, _in_a_ring(waits, set(waits) - set(order)) if len(order) < len(waits) else None
-
-
-def _in_a_ring(waits: Mapping[Unit, set[Unit]], left: set[Unit]) -> Unit:
-    """A launch of a ring: from one of `left`, each of which waits for another of them, back until one comes again.
-    There is a launch in every ring, since nodes alone never wait for themselves."""
-    here, seen = min(left), dict[Unit, None]()
-    while here not in seen:
-        seen[here] = None
-        here = min(waits[here] & left)
-    path = list(seen)
-    return min(u for u in path[path.index(here) :] if len(u) > 1)
+        for value in node.inputs:
+            if value in graph.producer and unit[graph.producer[value].id] != unit[node.id]:
+                quotient[unit[graph.producer[value].id]].add(unit[node.id])
+    return quotient
 
 
 def _names(groups: Iterable[tuple[str, list[Node]]]) -> dict[str, str]:
