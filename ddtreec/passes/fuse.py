@@ -120,7 +120,6 @@ def _ordered(graph: LayerGraph, groups: Sequence[tuple[str, list[Node]]], positi
         for loop in loops(edges):
             unit.update({node.id: (position[node.id],) for node in graph if unit[node.id] in loop})
         order = topological(_quotient(graph, unit))
-    alone = {unit[node.id]: node for node in graph}
     names = _names([groups[u[1]] for u in set(unit.values()) if len(u) > 1])
     result: list[Node] = []
     for key in order:
