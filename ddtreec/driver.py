@@ -73,13 +73,19 @@ def planned(loaded: LoadedEngine) -> State:
     return list(passes(loaded))[-1][1]
 
 
-def state_after(loaded: LoadedEngine, name: str) -> State:
-    """The state behind the pass `name`; no later pass runs. Raises DdtreecError, VerifyError, and KeyError for a name
-    that is no pass."""
+def states_until(loaded: LoadedEngine, last: str) -> dict[str, State]:
+    """The state behind each pass up to `last`, by name; no later pass runs. Raises DdtreecError and VerifyError."""
+    found: dict[str, State] = {}
     for step, state in passes(loaded):
-        if step.name == name:
-            return state
-    raise KeyError(name)
+        found[step.name] = state
+        if step.name == last:
+            break
+    return found
+
+
+def state_after(loaded: LoadedEngine, name: str) -> State:
+    """The state behind the pass `name`. Raises DdtreecError, VerifyError, and KeyError for a name that is no pass."""
+    return states_until(loaded, name)[name]
 
 
 def check(loaded: LoadedEngine) -> None:

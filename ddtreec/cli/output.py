@@ -33,11 +33,11 @@ def as_json(data: Any) -> str:
     return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
 
 
-def unknown_name(what: str, name: str, known: Sequence[str], note: str = "") -> SpecError:
-    """C002: nothing is called so, with the nearest names."""
+def unknown_name(what: str, name: str, known: Sequence[str], note: str = "", where: str = "") -> SpecError:
+    """C002: nothing is called so, with the nearest names; where there are none, all if they are few, else `where`."""
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     if near:
         hint = f"did you mean {' or '.join(f'`{word}`' for word in near)}?"
     else:
-        hint = "known: " + (", ".join(known) if len(known) <= 16 else f"{', '.join(known[:12])} .. {known[-1]}")
+        hint = f"known: {', '.join(known)}" if len(known) <= 16 else where or f"known: {known[0]} .. {known[-1]}"
     return SpecError(Problem("C002", f"there is no {what} `{name}`", note=note, help=hint))

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
+from ddtreec.core.units import format_bytes
+
 WIDTH, HEIGHT = 720, 300
 LEFT, RIGHT, TOP, BOTTOM = 58, 16, 14, 40
 
@@ -127,7 +129,7 @@ def bar(label: str, parts: Sequence[tuple[str, str, float, str]], whole: float) 
                 marks.append(words(name, x + 8, 20, "inside"))
                 marks.append(words(text, x + 8, 36, "inside"))
         x += width
-    marks += [words("0", 2, high + 20, "tick"), words(f"{whole / 2**30:.1f} GiB", 2 + wide, high + 20, "tick", "end")]
+    marks += [words("0", 2, high + 20, "tick"), words(format_bytes(whole), 2 + wide, high + 20, "tick", "end")]
     return svg(label, marks, height)
 
 
@@ -149,7 +151,8 @@ def lines(
     low, high = min(x for x, _ in ticks), max(x for x, _ in ticks)
     scale: Callable[[float], float] = math.log2 if log else float
     span = (scale(high) - scale(low)) or 1.0
-    top, step = nice_top(max([y for s in series for _, y in s.points] + ([level[0]] if level else [])))
+    most = max([y for s in series for _, y in s.points] + ([level[0]] if level else []))
+    top, step = nice_top(most if named_at_end else most * 1.1)  # room for names above the points
     axes = Axes(
         *axes_names, lambda x: LEFT + 12 + (right - LEFT - 12) * (scale(x) - scale(low)) / span, tuple(ticks), top
     )

@@ -13,6 +13,8 @@ from ddtreec.plan.report import Budget, Report, encode
 from ddtreec.plan.sweep import Sweep, of_rows
 from ddtreec.plan.text import same
 
+SMALL = 0.1
+"""Below this share of the device the memory chart shows the used part alone: nothing could be seen else."""
 SHOWN_TAUS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16)
 """Tokens a round that get a line."""
 
@@ -100,7 +102,9 @@ def memory_style(purpose: str) -> str:
 def memory_chart(report: Report) -> Markup:
     """One rank's memory against the device."""
     parts = [(row.purpose, memory_style(row.purpose), float(row.bytes), format_bytes(row.bytes)) for row in report.memory]
-    return charts.bar(f"Memory of one rank, {format_bytes(report.free_bytes)} free", parts, float(report.device_bytes))
+    used = sum(row.bytes for row in report.memory)
+    whole = report.device_bytes if used > report.device_bytes * SMALL else used
+    return charts.bar(f"Memory of one rank, {format_bytes(report.free_bytes)} free", parts, float(whole))
 
 
 def taus(report: Report) -> list[str]:

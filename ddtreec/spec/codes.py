@@ -1,43 +1,7 @@
-"""The codes of everything that can be wrong with specs and with what `init` reads, one line each."""
+"""Titles of the codes of specs and of `init`, from the one table in `core.codes`."""
 
 from __future__ import annotations
 
-TITLES: dict[str, str] = {
-    "S001": "a spec file cannot be read",
-    "S002": "a spec file is not plain UTF-8 text",
-    "S003": "a spec file is not valid YAML",
-    "S004": "a key is written twice in one mapping",
-    "S005": "a YAML feature that specs do not use (tags, merge keys, alias cycles)",
-    "S006": "a number that is not finite",
-    "S007": "a spec file is not one mapping of names to values",
-    "S010": "a key that this place does not know",
-    "S011": "a key that is needed is missing",
-    "S012": "a value of the wrong type",
-    "S013": "a value outside of what is allowed",
-    "S014": "a spec of another kind than the place asks for",
-    "S015": "a spec version that this ddtreec does not read",
-    "S016": "a known key in the wrong place",
-    "S020": "a spec that is named does not exist",
-    "S021": "specs extend each other in a circle",
-    "S022": "a --set that cannot be applied",
-    "S030": "the stack names blocks that do not chain",
-    "S031": "a value in a block is read but not made, or made twice",
-    "S032": "a dim is used but not defined",
-    "S033": "token ids or positions outside of the model",
-    "S034": "the drafter was trained for another target",
-    "S035": "the drafter taps layers that the target does not have",
-    "S036": "tree, drafter and limits do not fit each other",
-    "S037": "the limits contradict each other or the model",
-    "S038": "the quant spec does not fit the model",
-    "S039": "expert or head counts contradict each other",
-    "S040": "a pinned layout does not divide over the devices",
-    "S041": "a size or rate without a proper unit",
-    "S042": "a placeholder where it has no meaning",
-    "S060": "an op that does not exist",
-    "S061": "a field of an op that cannot be so",
-    "S062": "values whose types do not fit an op",
-    "S050": "the checkpoint's architecture is not supported",
-    "S051": "the checkpoint folder cannot be read",
-    "S052": "config.json and the tensors of a checkpoint disagree",
-    "S053": "the output folder is in use",
-}
+from ddtreec.core.codes import CODES
+
+TITLES: dict[str, str] = {code: entry.title for code, entry in CODES.items() if code.startswith("S")}
