@@ -84,7 +84,9 @@ def _manifest(path: Path) -> Manifest:
 
 def _other_format(what: str, found: int, known: int, path: Path) -> Problem:
     way = "install a newer ddtreec, or compile the engine again with this one" if found > known else AGAIN
-    return Problem("B022", f"the {what} has format {found}, this runtime reads format {known}", Loc(str(path)), help=way)
+    return Problem(
+        "B022", f"the {what} has format {found}, this runtime reads format {known}", Loc(str(path)), help=way
+    )
 
 
 def _checked_files(path: Path, manifest: Manifest) -> dict[str, bytes]:

@@ -70,7 +70,7 @@ SPEC: dict[str, Code] = {
     ),
     "S012": Code(
         "a value of the wrong type",
-        "Values are never converted: `16` is a number, `\"16\"` a text.",
+        'Values are never converted: `16` is a number, `"16"` a text.',
         "Quotes around a number, `yes` for `true`, a list where one value belongs.",
         "Write the type that is named.",
         'budget: "16"',
@@ -297,6 +297,13 @@ SPEC: dict[str, Code] = {
         "After every pass the graph is what the pass promises.",
         "A mistake of ours, never of a spec.",
         "Report it with the spec; an older version may do.",
+        "none is known",
+    ),
+    "V002": Code(
+        "a bug in ddtreec",
+        "A command ends with a result or with a message about what was asked.",
+        "A mistake of ours, never of a spec.",
+        "Report it with what --debug prints; an older version may do.",
         "none is known",
     ),
 }

@@ -16,18 +16,18 @@ CHUNK = 4 * 1024 * 1024
 
 def measure(folder: Path) -> Disk:
     """Reads the largest files of `folder` from their start. What the system still holds of them in memory is dropped
-    first where it lets us, so that the disk is measured. Raises CheckpointError D001 where there is nothing to read."""
+    first where it lets us, so that the disk is measured. Raises CheckpointError K041 where there is nothing to read."""
     try:
         files = [(path.stat().st_size, path) for path in folder.iterdir() if path.is_file()]
     except OSError as error:
         reason = "there is no such folder" if not folder.exists() else error.strerror or str(error)
         raise CheckpointError(
-            Problem("D001", f"cannot read the weights folder: {reason}", Loc(str(folder)), help="check --weights")
+            Problem("K041", f"cannot read the weights folder: {reason}", Loc(str(folder)), help="check --weights")
         ) from None
     weights = [item for item in files if item[1].suffix == ".safetensors"] or files
     if not any(size for size, _ in weights):
         raise CheckpointError(
-            Problem("D001", "the weights folder holds no data", Loc(str(folder)), help="check --weights")
+            Problem("K041", "the weights folder holds no data", Loc(str(folder)), help="check --weights")
         )
     read, seconds = _timed([path for _, path in sorted(weights, reverse=True)])
     return Disk(str(folder), len(weights), sum(size for size, _ in weights), read, seconds)

@@ -70,7 +70,9 @@ def _peer(matrix: tuple[tuple[str, ...], ...]) -> list[str]:
 def _iommu(iommu: Iommu) -> str:
     options = " ".join(iommu.options) or "no kernel option"
     groups = f"{iommu.groups} groups ({', '.join(iommu.kinds) or 'type unknown'})" if iommu.groups else "no groups: off"
-    acs = "unknown (needs lspci as root)" if iommu.acs_redirect is None else f"redirects at {iommu.acs_redirect} bridges"
+    acs = (
+        "unknown (needs lspci as root)" if iommu.acs_redirect is None else f"redirects at {iommu.acs_redirect} bridges"
+    )
     return f"{options}; {groups}; ACS {acs}"
 
 
