@@ -47,27 +47,29 @@ def check(engine: str, overrides: tuple[str, ...], style: str, as_json: bool) ->
     from ddtreec.spec.load import load_engine
 
     style = "json" if as_json else style
+    warnings: tuple[Problem, ...] = ()
     try:
         loaded = load_engine(engine, overrides)
+        warnings = loaded.warnings
         from ddtreec import driver  # only sound specs pay for the passes
 
         driver.check(loaded)
     except DdtreecError as error:
         if style == "text":
+            _warn(warnings)
             raise
-        sys.stdout.write(_told(style, False, {}, error.problems, ()))
+        sys.stdout.write(_told(style, False, {}, error.problems, warnings))
         sys.exit(error.exit_code)
     if style != "text":
-        sys.stdout.write(_told(style, True, _facts(loaded), (), loaded.warnings))
+        sys.stdout.write(_told(style, True, _facts(loaded), (), warnings))
         return
-    for warning in loaded.warnings:
-        print(paint(as_warning(warning), sys.stderr), file=sys.stderr)
+    _warn(warnings)
     print(f"ok: {summary(loaded)}")
 
 
-def as_warning(problem: Problem) -> str:
-    """A problem rendered as one that stops nothing."""
-    return problem.render().replace("error[", "warning[", 1)
+def _warn(warnings: Sequence[Problem]) -> None:
+    for warning in warnings:
+        print(paint(warning.render().replace("error[", "warning[", 1), sys.stderr), file=sys.stderr)
 
 
 def _told(style: str, ok: bool, facts: dict[str, Any], problems: Sequence[Problem], warnings: Sequence[Problem]) -> str:

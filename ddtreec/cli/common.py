@@ -44,6 +44,8 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
             sys.exit(0)
         except KeyboardInterrupt:
             fail("interrupted", INTERRUPTED)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise  # click's own way to end
         except Exception as error:  # a bug of ours: said as such, instead of a traceback nobody asked for
             said = f"internal error[V002]: {type(error).__name__}: {error}".rstrip(": ")
             fail(f"{said}\n  help: {_report('what --debug prints')}", BUG)

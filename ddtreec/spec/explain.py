@@ -18,6 +18,9 @@ from ddtreec.spec.source import Data, Document, Path, as_list, as_map, dotted, p
 
 Documents = Mapping[Kind, Document]
 
+RUN_OPTIONS = ("seed", "temperature", "top_p", "top_k", "stop", "max_new_tokens", "prompt", "speculation")
+"""What people look for in a spec and is an option of `ddtreec run`."""
+
 _WORDS = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
@@ -205,6 +208,9 @@ def _unknown(path: Path, kind: Kind, documents: Documents) -> Problem:
         message = f"`{key}` does not belong in {inside}; it belongs {owner}"
         return problem_at(place, "S016", message, note=_twin(home, at, documents), help="move it there")
     near = _near(path, kind)
+    if key in RUN_OPTIONS and not near:
+        hint = f"it is asked for at each run: ddtreec run --{key.replace('_', '-')}"
+        return problem_at(place, "S016", f"`{key}` does not belong in {inside}", help=hint)
     hint = f"did you mean `{near}`?" if near else f"known keys: {', '.join(_known(path, kind))}"
     return problem_at(place, "S010", f"unknown key `{key}` in {inside}", help=hint)
 
