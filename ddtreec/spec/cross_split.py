@@ -238,7 +238,10 @@ def _expert_problems(loaded: LoadedEngine, answer: str, devices: int) -> Iterato
         return all(c.size % e == 0 for c in counts) and all(c.size % (t * group) == 0 for c in inner)
 
     valid = [f"ep{e}xtp{devices // e}" for e in range(1, devices + 1) if devices % e == 0 and fits(e, devices // e)]
-    hint = f"valid on {devices} devices: {', '.join(valid)}" if valid else "valid: replicated"
+    hint = f"valid on {devices} devices: {', '.join(valid)}" if valid else f"valid on {devices} devices: replicated"
+    if valid in ([], ["ep1xtp1"]):
+        others = [n for n in range(2, 65) if any(n % e == 0 and fits(e, n // e) for e in range(1, n + 1))]
+        hint += f"; they divide over {_listed(others[:8])} devices" if others else ""
     path: Path = ("layout", "experts")
     if ep < 1 or tp < 1 or ep * tp != devices:
         message = f"ep {ep} times tp {tp} is {ep * tp}, but there are {devices} devices"

@@ -147,9 +147,14 @@ def _room(bundle: Wanted, machine: Machine, used: tuple[Gpu, ...]) -> Iterator[F
 
 
 def _another(bundle: Wanted, machine: Machine, offers: Mapping[str, Offer]) -> str:
-    """The command for a shipped topology that this machine has, the largest; or what to write."""
+    """The command for the largest shipped topology that this machine is and that holds the bundle's memory; else what
+    to write, or that the machine is too small."""
     arch, count = machine.gpus[0].arch, len(machine.gpus)
-    able = [name for name, o in offers.items() if o.backend == "cuda" and o.arch == arch and o.devices <= count]
+    each, need = min(gpu.memory for gpu in machine.gpus), bundle.memory * bundle.ranks
+    if each and need > count * each:
+        have = f"{count} device{'s' * (count > 1)} here hold{'s' * (count == 1)} {format_bytes(count * each)}"
+        return f"add devices, or choose a smaller engine: this one takes {format_bytes(need)} in all, {have}"
+    able = [n for n, o in offers.items() if o.arch == arch and o.devices <= count and need <= o.devices * each]
     if able:
         return recompile(bundle, f"topology={max(able, key=lambda name: offers[name].devices)}")
     return f"write a topology of {count} x {arch or 'this device'}, then {recompile(bundle, 'topology=FILE.yaml')}"
