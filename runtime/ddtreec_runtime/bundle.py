@@ -14,7 +14,6 @@ from ddtreec.artifacts import plan as plan_file
 from ddtreec.artifacts.manifest import BUNDLE_FORMAT, MANIFEST, PLAN, STEP, Manifest
 from ddtreec.artifacts.plan import PLAN_FORMAT, Plan
 from ddtreec.core.errors import BundleError, Loc, Problem
-from ddtreec_runtime.program import load_steps
 
 AGAIN = "compile the engine again: ddtreec compile ENGINE.yaml -o DIR"
 
@@ -35,16 +34,23 @@ def open_bundle(path: str | Path) -> Bundle:
     Raises BundleError: B020 no bundle there, B021 unreadable manifest, B022 another format, B023 a file is missing,
     B024 a file was changed, B025 unreadable plan, B026 the step programs do not match the plan.
     """
+    from ddtreec_runtime.program import load_steps  # here, so that looking at a bundle needs no torch
+
     path = Path(path)
-    _check_is_bundle(path)
-    manifest = _manifest(path / MANIFEST)
-    contents = _checked_files(path, manifest)
-    plan = _plan(path / PLAN, contents[PLAN])
+    manifest, plan, contents = checked(path)
     steps = load_steps(contents[STEP], str(path / STEP))
     missing = [p.name for p in plan.programs if not callable(getattr(steps, p.name, None))]
     if missing:
         raise BundleError(Problem("B026", f"step.py has no program '{missing[0]}'", Loc(str(path / STEP)), help=AGAIN))
     return Bundle(path, manifest, plan, steps)
+
+
+def checked(path: Path) -> tuple[Manifest, Plan, dict[str, bytes]]:
+    """Manifest, plan and the content of every file, all hashed; nothing is run. Raises BundleError B020 .. B025."""
+    _check_is_bundle(path)
+    manifest = _manifest(path / MANIFEST)
+    contents = _checked_files(path, manifest)
+    return manifest, _plan(path / PLAN, contents[PLAN]), contents
 
 
 def _check_is_bundle(path: Path) -> None:

@@ -239,7 +239,7 @@ def test_json_objects(made: Path, tmp_path: Path) -> None:
     """What is right: one object a prompt, with the promised keys and nothing else on stdout."""
     path = tmp_path / "p.jsonl"
     path.write_text('{"prompt_ids": [5, 6, 7]}\n\n{"prompt_ids": [9]}\n')
-    result = ddtreec(made, "--weights", A, "--prompts", path, "--max-new-tokens", 5, "--json", "--progress")
+    result = ddtreec(made, "--weights", A, "--prompts", path, "--max-new-tokens", 5, "--json", "--progress", "plain")
     assert result.exit_code == 0
     told = [json.loads(line) for line in result.stdout.splitlines()]
     assert [one["prompt_ids"] for one in told] == [[5, 6, 7], [9]]
