@@ -90,7 +90,7 @@ def plane(axes: Axes, step: float) -> list[str]:
 def columns(
     label: str, categories: Sequence[str], series: Sequence[Series], floors: Sequence[float], names: tuple[str, str]
 ) -> Markup:
-    """Stacked columns, one a category, with a dash where the floor lies. `names`: of the axes; values in milliseconds."""
+    """Stacked columns, one a category, with a dash where the floor lies; milliseconds. `names`: of the axes."""
     stacks = [math.fsum(dict(s.points).get(i, 0.0) for s in series) for i in range(len(categories))]
     top, step = nice_top(max(stacks))
     pitch = (WIDTH - LEFT - RIGHT) / len(categories)

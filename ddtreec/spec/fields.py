@@ -100,7 +100,7 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 def _choices(model: str, field: str) -> tuple[str, ...]:
     """Shipped names where a field refers to a spec."""
     if model == "EngineSpec" and field in FOLDERS:
-        return tuple(shipped(cast(Kind, field)))
+        return tuple(shipped(field))
     return ()
 
 
@@ -131,6 +131,8 @@ def _bounds(metadata: Any) -> Iterator[str]:
             yield f"less than {item.lt}"
         elif isinstance(item, annotated_types.Le):
             yield f"at most {item.le}"
+        elif isinstance(getattr(item, "pattern", None), str):
+            yield f"of the form {item.pattern}"
 
 
 def _words(annotation: Any) -> str:
@@ -151,9 +153,16 @@ def _words(annotation: Any) -> str:
         return f"a mapping of names to {_words(args[1]).removeprefix('a ')}"
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return "a mapping"
-    return {int: "a whole number", float: "a number", bool: "true or false", str: "a string", type(None): "null"}.get(
-        annotation, "a value"
-    )
+    return _PLAIN_WORDS.get(annotation, "a value")
+
+
+_PLAIN_WORDS: dict[Any, str] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "a string",
+    type(None): "null",
+}
 
 
 # ---- JSON Schema --------------------------------------------------------------------------------------------------

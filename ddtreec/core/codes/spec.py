@@ -70,7 +70,7 @@ SPEC: dict[str, Code] = {
     ),
     "S012": Code(
         "a value of the wrong type",
-        "Values are never converted: `16` is a number, `\"16\"` a text.",
+        'Values are never converted: `16` is a number, `"16"` a text.',
         "Quotes around a number, `yes` for `true`, a list where one value belongs.",
         "Write the type that is named.",
         'budget: "16"',
