@@ -74,13 +74,22 @@ def run(
 
     from ddtreec_runtime import Engine
 
+    refuse_early(options)
     with loading(progress) as report:
         engine = Engine.load(bundle, weights, drafter_weights, dtype=dtype, progress=report)
     with engine:
         encoded = [one.encode(engine.tokenizer, weights) for one in asked]
-        for number, ids in enumerate(encoded):
-            work = Shown(engine, as_json, parted=number > 0)
-            work.generate(ids, options)
+        for ids in encoded:
+            Shown(engine, as_json).generate(ids, options)
+
+
+def refuse_early(options: dict[str, Any]) -> None:
+    """Says what is wrong with sampling and stop strings before the weights load, not after."""
+    from ddtreec_runtime.sampling import SamplingParams
+    from ddtreec_runtime.text import StopStrings
+
+    SamplingParams(options["temperature"], options["top_p"], options["top_k"], options["seed"])
+    StopStrings(options["stop"])
 
 
 @dataclass
@@ -89,7 +98,6 @@ class Shown:
 
     engine: Engine
     as_json: bool
-    parted: bool
     ids: list[int] = field(default_factory=list[int])
     pieces: list[str] = field(default_factory=list[str])
 

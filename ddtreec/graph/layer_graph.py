@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
-
-import networkx as nx
+from typing import TYPE_CHECKING, Any
 
 from ddtreec.core.errors import Loc
 from ddtreec.ops.base import Op, TensorType
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,8 @@ class LayerGraph:
     @cached_property
     def digraph(self) -> nx.DiGraph[str]:
         """The nodes by id (attribute `node`), with an edge from the producer of each value to its readers."""
+        import networkx as nx  # here, so that only who asks for this view pays for it
+
         graph: nx.DiGraph[str] = nx.DiGraph()
         for node in self.nodes:
             graph.add_node(node.id, node=node)

@@ -57,5 +57,6 @@ def _head(op: Op) -> str:
 def _value(value: object) -> str:
     if isinstance(value, tuple):
         items = cast("tuple[object, ...]", value)
-        return "x".join(map(_value, items)) if items else "-"
+        between = "|" if items and isinstance(items[0], tuple) else "x"
+        return between.join(map(_value, items)) if items else "-"
     return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -182,7 +182,5 @@ def need(condition: bool, reason: str) -> None:
 
 def need_rows(kind: TensorType, tail: tuple[int, ...], name: str) -> None:
     """The input `name` must be compute values of `tail` behind a row axis."""
-    need(
-        kind.dtype == "compute" and len(kind.shape) > 0 and kind.tail == tail,
-        f"'{name}' is {kind}, but {list(tail)} values a row are expected",
-    )
+    if kind.dtype != "compute" or not kind.shape or kind.shape[1:] != tail:
+        raise ValueError(f"'{name}' is {kind}, but {list(tail)} values a row are expected")

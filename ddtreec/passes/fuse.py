@@ -10,9 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import networkx as nx
-
 from ddtreec.graph.layer_graph import LayerGraph, Node
+from ddtreec.graph.order import loops, topological
 from ddtreec.ops.fused import Fused, Part
 from ddtreec.passes.merge import merge
 from ddtreec.passes.programs import block_of
@@ -116,13 +115,15 @@ def _ordered(graph: LayerGraph, groups: Sequence[tuple[str, list[Node]]], positi
     unit: dict[str, Unit] = {node.id: (position[node.id],) for node in graph}
     for index, (_, group) in enumerate(groups):
         unit.update(dict.fromkeys((node.id for node in group), (position[group[0].id], index)))
-    for loop in nx.strongly_connected_components(_quotient(graph, unit)):
-        if len(loop) > 1:
+    order = topological(edges := _quotient(graph, unit))
+    if len(order) < len(edges):
+        for loop in loops(edges):
             unit.update({node.id: (position[node.id],) for node in graph if unit[node.id] in loop})
+        order = topological(_quotient(graph, unit))
     alone = {unit[node.id]: node for node in graph}
     names = _names([groups[u[1]] for u in set(unit.values()) if len(u) > 1])
     result: list[Node] = []
-    for key in nx.lexicographical_topological_sort(_quotient(graph, unit)):
+    for key in order:
         if len(key) == 1:
             result.append(alone[key])
         else:
@@ -131,13 +132,13 @@ def _ordered(graph: LayerGraph, groups: Sequence[tuple[str, list[Node]]], positi
     return result
 
 
-def _quotient(graph: LayerGraph, unit: Mapping[str, Unit]) -> nx.DiGraph[Unit]:
-    quotient: nx.DiGraph[Unit] = nx.DiGraph()
+def _quotient(graph: LayerGraph, unit: Mapping[str, Unit]) -> dict[Unit, set[Unit]]:
+    """Each unit to those that read what it makes."""
+    quotient: dict[Unit, set[Unit]] = {unit[node.id]: set() for node in graph}
     for node in graph:
-        quotient.add_node(unit[node.id])
         for value in node.inputs:
             if value in graph.producer and unit[graph.producer[value].id] != unit[node.id]:
-                quotient.add_edge(unit[graph.producer[value].id], unit[node.id])
+                quotient[unit[graph.producer[value].id]].add(unit[node.id])
     return quotient
 
 

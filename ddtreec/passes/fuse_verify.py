@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ddtreec.artifacts.plan import WeightPart
 from ddtreec.core.errors import VerifyError
 from ddtreec.graph.layer_graph import LayerGraph, Node
+from ddtreec.ops.all_gather import AllGather
 from ddtreec.ops.fused import Fused
 from ddtreec.ops.linear import Linear
 from ddtreec.ops.split import Split
@@ -31,6 +32,8 @@ def verify(before: LayerGraph, after: LayerGraph) -> None:
         if node.id in old:
             _verify_same(old[node.id], node)
             met.add(node.id)
+        elif isinstance(node.op, AllGather):
+            met |= _verify_gathers(before, node, node.op)
         elif isinstance(node.op, Linear):
             met |= _verify_merged(before, flat, node, node.op)
         elif not (isinstance(node.op, Split) and node.id.removesuffix(".split") == node.inputs[0]):
@@ -83,3 +86,14 @@ def _verify_merged(before: LayerGraph, flat: LayerGraph, node: Node, op: Linear)
     if tuple(parts) != op.weight.parts:
         raise VerifyError("fuse", node.id, "does not hold the rows of its linears in order")
     return {old.id for old in olds if old is not None}
+
+
+def _verify_gathers(before: LayerGraph, node: Node, op: AllGather) -> set[str]:
+    """A gather that was not there: it must be gathers that were, side by side."""
+    met: set[str] = set()
+    for given, value in zip(node.inputs, node.outputs, strict=True):
+        old = before.producer.get(value)
+        if old is None or old.op != op or old.inputs != (given,):
+            raise VerifyError("fuse", node.id, f"gives '{value}' of '{given}', which no gather did")
+        met.add(old.id)
+    return met

@@ -1,6 +1,7 @@
 """Merges linears that read one value into one product: the first half of fuse.
 
-One bigger read is faster than two small ones, and one launch is saved. The outputs become views of the product.
+One bigger read is faster than two small ones, and one launch is saved. The outputs become views of the product; if the
+ranks gather several of them, they do it in one meeting.
 """
 
 from __future__ import annotations
@@ -12,13 +13,18 @@ from dataclasses import replace
 import msgspec
 
 from ddtreec.graph.layer_graph import LayerGraph, Node
+from ddtreec.ops.all_gather import AllGather
 from ddtreec.ops.linear import Linear
 from ddtreec.ops.split import Split
 from ddtreec.passes.programs import block_of
 
 
 def merge(graph: LayerGraph) -> LayerGraph:
-    """The program with sibling linears merged; values keep their names."""
+    """The program with sibling linears merged, and then their gathers; values keep their names."""
+    return _merge_gathers(_merge_linears(graph))
+
+
+def _merge_linears(graph: LayerGraph) -> LayerGraph:
     families: dict[tuple[object, ...], list[Node]] = {}
     for node in graph:
         if isinstance(node.op, Linear) and _is_free(graph, node):
@@ -34,6 +40,28 @@ def merge(graph: LayerGraph) -> LayerGraph:
         elif node.id not in gone:
             nodes.append(node)
     return graph.replaced(nodes)
+
+
+def _merge_gathers(graph: LayerGraph) -> LayerGraph:
+    families: dict[tuple[str, AllGather], list[Node]] = {}
+    for node in graph:
+        if isinstance(node.op, AllGather):
+            maker = graph.producer[node.inputs[0]]
+            if isinstance(maker.op, Split):
+                families.setdefault((maker.id, node.op), []).append(node)
+    merged = {siblings[0].id: siblings for siblings in families.values() if len(siblings) > 1}
+    gone = {node.id for siblings in merged.values() for node in siblings}
+    nodes: list[Node] = []
+    for node in graph:
+        if node.id in merged:
+            siblings = merged[node.id]
+            name = graph.producer[node.inputs[0]].inputs[0] + ".all_gather"
+            ins = tuple(v for sibling in siblings for v in sibling.inputs)
+            outs = tuple(v for sibling in siblings for v in sibling.outputs)
+            nodes.append(Node(name, node.op, ins, outs, node.loc))
+        elif node.id not in gone:
+            nodes.append(node)
+    return graph.replaced(nodes) if gone else graph
 
 
 def _is_free(graph: LayerGraph, node: Node) -> bool:

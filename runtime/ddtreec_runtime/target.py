@@ -52,9 +52,11 @@ class Target:
 
         tokens: ids [rows]. positions: int64 [rows], by default the places right behind the committed tokens. hidden:
         bool [rows, 1, rows] as in StepState, by default causal for default positions. out_index: rows to give logits
-        for, all by default. Raises MemoryError when the cache is full.
+        for, all by default. Raises MemoryError when the cache is full, ValueError for more than `max_rows` rows.
         """
         rows, start = len(tokens), self.committed
+        if rows > self.max_rows:
+            raise ValueError(f"a step takes {self.max_rows} rows, not {rows}")
         ids = tokens if isinstance(tokens, Tensor) else torch.tensor(tokens, dtype=torch.int32)
         self._tokens[:rows] = ids
         if positions is None:

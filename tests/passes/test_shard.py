@@ -20,7 +20,7 @@ from ddtreec.passes.programs import Programs, all_weights, caches
 from ddtreec.passes.shard import Sharded, mesh_of, shard
 from ddtreec.passes.shard_verify import verify
 from ddtreec.spec.schema import LayoutSpec
-from tests.passes.small import DRAFTER, INT4, TARGET, Price, engine
+from tests.passes.small import INT4, TARGET, Price, engine
 
 SMALL = engine(experts=INT4)
 WHOLE = expand(SMALL).mapped(absorb)
@@ -328,7 +328,3 @@ def test_verifier_sees_weights_that_do_not_tile() -> None:
 def test_verifier_sees_a_mesh_that_is_none() -> None:
     with pytest.raises(VerifyError, match="is not 2 ranks"):
         verify(WHOLE, cut().programs, Mesh(2, 2, 2))
-
-
-def test_drafter_is_small_enough_to_cut() -> None:
-    assert DRAFTER.kv_heads % 2 == 0
