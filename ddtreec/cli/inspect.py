@@ -124,7 +124,7 @@ def _lines(found: Bundle) -> Iterator[str]:
     yield from (f"  {question}: {answer}" for question, answer in plan.layout.items())
     if not plan.layout:
         yield "  one rank: nothing to choose"
-    yield from ("", "shard map, bytes of one rank")
+    yield from ("", "shard map, sizes of one rank as the checkpoint packs them")
     held = [
         (h.role, h.tensor, h.packing, h.cut, f"{h.count}", format_bytes(h.bytes)) for h in holdings(plan.weights, mesh)
     ]

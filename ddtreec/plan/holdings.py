@@ -14,7 +14,7 @@ _LAYER = re.compile(r"\.(\d+)\.")
 
 
 class Holding(msgspec.Struct, frozen=True):
-    """Weights that are alike but for their layer. `bytes` of one rank, all of them together."""
+    """Weights that are alike but for their layer. `bytes` of one rank, all together, as the checkpoint packs them."""
 
     role: str
     store: str

@@ -11,6 +11,7 @@ import pytest
 from ddtreec import driver
 from ddtreec.plan.holdings import holdings
 from ddtreec.spec.load import load_engine
+from ddtreec.toolchain.inspect import read_bundle
 
 from .commands import matches, run
 
@@ -35,14 +36,13 @@ def test_golden(bundle: Path) -> None:
 
 def test_the_shard_map_holds_all_bytes(bundle: Path) -> None:
     data = json.loads(run("inspect", str(bundle), "--json").stdout)
-    held = sum(h["bytes"] for h in data["shards"])
-    told = sum(row["bytes"] for row in data["memory"] if "weights: " in row["purpose"])
-    assert data["schema"] == "ddtreec.inspect/1" and data["whole"] and data["manifest"]["overrides"] == ["tree.budget=8"]
-    assert abs(held - told) <= len(data["shards"])
-    for role in {h["role"] for h in data["shards"]}:
+    plan = read_bundle(bundle).plan
+    assert (
+        data["schema"] == "ddtreec.inspect/1" and data["whole"] and data["manifest"]["overrides"] == ["tree.budget=8"]
+    )
+    for role in {w.role for w in plan.weights}:
         mine = sum(h["bytes"] for h in data["shards"] if h["role"] == role)
-        theirs = sum(r["bytes"] for r in data["memory"] if r["purpose"].endswith(f"weights: {role}"))
-        assert abs(mine - theirs) <= len(data["shards"])
+        assert abs(mine - sum(w.bytes for w in plan.weights if w.role == role)) <= len(plan.weights)
 
 
 def test_layers_are_told_once() -> None:
@@ -52,6 +52,8 @@ def test_layers_are_told_once() -> None:
     (gate,) = [h for h in rows if h.tensor.endswith("experts.{expert}.gate_proj.weight")]
     assert (gate.count, gate.packing, gate.cut) == (60, "int4 g32", "axis 0 in 8 over tp")
     assert len(rows) < 60
+    told = {row.purpose: row.bytes for row in state.placed.table}
+    assert sum(h.bytes for h in rows if h.role == "experts") == told["weights: experts"]
 
 
 def test_states_of_files(copy: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -102,7 +103,7 @@ def test_lanes_hold_one_value_at_a_time() -> None:
                 by_lane.setdefault(edge.lane, []).append((edge.start, edge.stop))
             for spans in by_lane.values():
                 spans.sort()
-                assert all(a[1] <= b[0] for a, b in zip(spans, spans[1:], strict=False))
+                assert all(a[1] <= b[0] for a, b in itertools.pairwise(spans))
 
 
 def test_drawings_name_only_boxes_they_have() -> None:
@@ -119,7 +120,7 @@ def test_drawings_name_only_boxes_they_have() -> None:
 
 def test_json_is_versioned() -> None:
     data = json.loads(run("graph", ENGINE, "--json").stdout)
-    assert data["schema"] == "ddtreec.graph/1" and [p["name"] for p in data["programs"]][0] == "target"
+    assert data["schema"] == "ddtreec.graph/1" and data["programs"][0]["name"] == "target"
 
 
 def test_the_format_follows_the_name_of_the_file(tmp_path: Path) -> None:
@@ -145,5 +146,7 @@ def test_mistakes(arguments: list[str], words: list[str]) -> None:
 
 
 def test_a_graph_needs_no_fit() -> None:
-    out: Any = run("graph", BIG, "--set", "limits.context=262144", "--set", "limits.sequences=64", "--program", "target")
+    out: Any = run(
+        "graph", BIG, "--set", "limits.context=262144", "--set", "limits.sequences=64", "--program", "target"
+    )
     assert "L01 .. L59 x59" in out.stdout

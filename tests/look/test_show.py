@@ -124,10 +124,21 @@ def properties(told: Any) -> list[tuple[str, dict[str, Any]]]:
 def test_every_property_is_described(kind: str) -> None:
     told = properties(schema(kind))
     assert len(told) > 4
-    assert [name for name, p in told if "const" not in p and not p.get("description")] == []
+    described = {name for name, p in told if p.get("description")}
+    assert [name for name, p in told if "const" not in p and name not in described] == []
 
 
 def test_unknown_kinds_and_files(tmp_path: Path) -> None:
     assert "Invalid value" in run("schema", "modl", code=2).stderr
     run("schema", "tree", "-o", str(tmp_path / "tree.json"))
     assert json.loads((tmp_path / "tree.json").read_text())["title"] == "ddtreec tree spec"
+
+
+def test_an_overlay_may_be_a_part_but_not_something_else() -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    validator = jsonschema.Draft202012Validator(schema("engine"))
+    assert validator.is_valid({"extends": "tiny-k2-cpu", "name": "mine", "limits": {"context": 512}, "tree": None})
+    assert not validator.is_valid({"name": "mine", "limits": {"context": 512}})
+    assert not validator.is_valid({"extends": "tiny-k2-cpu", "limits": {"contxt": 512}})
+    assert not validator.is_valid({"extends": "tiny-k2-cpu", "limits": {"context": "512"}})
+    assert not validator.is_valid({"extends": "tiny-k2-cpu", "limit": {"context": 512}})
