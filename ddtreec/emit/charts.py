@@ -162,7 +162,7 @@ def lines(
         marks.append(words(text, axes.x(x) - 5, TOP + 11, "tick", "end"))
     if level:
         marks.append(f'<path class="level" d="M{LEFT} {axes.y(level[0]):.1f}H{WIDTH - RIGHT}"/>')
-        marks.append(words(level[1], LEFT + 4, axes.y(level[0]) - 6, "tick"))
+        marks.append(words(level[1], LEFT + 4, axes.y(level[0]) + 15, "tick"))
     ends = spread([(axes.y(s.points[-1][1]), s) for s in series])
     for y_end, s in ends:
         path = "".join(f"{'L' if i else 'M'}{axes.x(x):.1f} {axes.y(y):.1f}" for i, (x, y) in enumerate(s.points))

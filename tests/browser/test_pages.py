@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 import time
@@ -48,7 +49,9 @@ class Page:
         browser.open(path, fragment)
 
     def texts(self, selector: str) -> list[str]:
-        script = "return [...document.querySelectorAll(arguments[0])].map((e) => e.textContent.replace(/\\s+/g, ' ').trim())"
+        script = """
+            return [...document.querySelectorAll(arguments[0])].map((e) => e.textContent.replace(/\\s+/g, ' ').trim());
+        """
         return self.browser.run(script, selector)
 
     def text(self, selector: str) -> str:
@@ -109,7 +112,7 @@ def test_the_big_model_is_small_and_quick(browser: Browser, tmp_path: Path) -> N
 
 def test_a_layer_opens_and_closes(graph: Page) -> None:
     assert graph.count(".row") == 0
-    number = next(i for i, words in enumerate(graph.texts(".run .name")) if "×59" in words)
+    number = next(i for i, words in enumerate(graph.texts(".run .name")) if "\u00d759" in words)
     graph.click(".run > button", number)
     names = graph.texts(".row .id")
     assert "moe.experts_shared" in names and graph.count('.run > button[aria-expanded="true"]') == 1
@@ -233,13 +236,13 @@ def test_the_sweeps_meet_the_report(browser: Browser, tmp_path: Path) -> None:
     for count, value in zip(swept.context_rows, contexts["8,192"], strict=True):
         assert value == f"{steps[str(count)].predicted_ms:.3f}"
     values = [[float(x) for x in row] for row in contexts.values()]
-    assert all(a <= b for one, two in zip(values, values[1:], strict=False) for a, b in zip(one, two, strict=True))
+    assert all(a <= b for one, two in itertools.pairwise(values) for a, b in zip(one, two, strict=True))
 
 
 def test_charts_are_drawn_to_scale(browser: Browser, tmp_path: Path) -> None:
     state = driver.planned(load_engine(BIG))
     report, swept = driver.report(state), sweep(state)
-    page = Page(browser, tmp_path / "plan.html", plan_page(report, swept))
+    Page(browser, tmp_path / "plan.html", plan_page(report, swept))
     script = """
         const boxes = {};
         for (const rect of document.querySelectorAll('#rows rect')) {
@@ -266,8 +269,12 @@ def test_both_themes_can_be_read(browser: Browser, tmp_path: Path, kind: str, da
 
     def contrast() -> float:
         return browser.run("""
-          const light = (text) => { const c = document.createElement('canvas').getContext('2d'); c.fillStyle = text; c.fillRect(0, 0, 1, 1);
-            const [r, g, b] = [...c.getImageData(0, 0, 1, 1).data].slice(0, 3).map((v) => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; });
+          const linear = (v) => v / 255 <= 0.03928 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4;
+          const light = (text) => {
+            const c = document.createElement('canvas').getContext('2d');
+            c.fillStyle = text;
+            c.fillRect(0, 0, 1, 1);
+            const [r, g, b] = [...c.getImageData(0, 0, 1, 1).data].map(linear);
             return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
           const facts = getComputedStyle(document.querySelector('.facts')), body = getComputedStyle(document.body);
           const [a, b] = [light(facts.color), light(body.backgroundColor)];
