@@ -50,6 +50,10 @@ def trace(
     """Generate with BUNDLE and record each round: draft tree, probabilities, accepted path, text so far.
 
     Write the record with -o trace.json, and --html trace.html for a page that steps through it.
+
+    \b
+    Example:
+      ddtreec trace demo/tiny --weights tiny/target --drafter-weights tiny/drafter --prompt "def f(" --html trace.html
     """
     if output is None and html is None:
         raise SpecError(Problem("T010", "nothing to write", help="give -o trace.json, --html trace.html or both"))
