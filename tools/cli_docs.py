@@ -19,7 +19,7 @@ WIDTH = 100
 
 def text() -> str:
     """The page."""
-    top = click.Context(main, info_name="ddtreec", max_content_width=WIDTH, terminal_width=WIDTH)
+    top = main.make_context("ddtreec", ["schema"], max_content_width=WIDTH, terminal_width=WIDTH)
     parts = ["# The command line", "", "Written by `python -m tools.cli_docs` from `--help`.", ""]
     parts += ["```text", main.get_help(top), "```", ""]
     for name in COMMANDS:

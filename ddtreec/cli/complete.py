@@ -33,7 +33,9 @@ class Setting(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
         path, equals, begun = incomplete.partition("=")
         if equals:
             return [CompletionItem(f"{path}={value}") for value in values(path) if value.startswith(begun)]
-        known = {*fields(), *named(ctx.params.get("engine"))}
+        # click has not taken the arguments before an unfinished option for what they are
+        engine = ctx.params.get("engine") or next((word for word in ctx.args if not word.startswith("-")), None)
+        known = {*fields(), *named(engine)}
         return [CompletionItem(f"{name}=") for name in sorted(known) if name.startswith(path)]
 
 
@@ -80,4 +82,6 @@ def values(path: str) -> list[str]:
     facts = known.get(path) or known.get(f"engine.{path}")
     if facts is None:
         return []
-    return list(facts.choices) or (["true", "false"] if facts.type == "true or false" else [])
+    words = facts.type.split(" or ")
+    plain = len(words) > 1 and all(word.isidentifier() or word.isdigit() for word in words)
+    return list(facts.choices) or (words if plain else [])
