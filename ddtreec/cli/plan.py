@@ -8,12 +8,15 @@ from pathlib import Path
 import click
 
 from ddtreec.cli.common import guarded
+from ddtreec.cli.complete import ENGINE, SETTING
 from ddtreec.cli.output import deliver
 
 
 @click.command("plan", short_help="Show memory, layout, kernels and predicted speed of an engine.")
-@click.argument("engine")
-@click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Override one value of the specs; repeatable.")
+@click.argument("engine", type=ENGINE)
+@click.option(
+    "--set", "overrides", multiple=True, type=SETTING, metavar="A.B=C", help="Override one value; repeatable."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--html", type=click.Path(path_type=Path), help="Write the report with charts to this file, as one page.")
 @guarded

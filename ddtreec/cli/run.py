@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ddtreec.cli.common import INTERRUPTED, guarded
+from ddtreec.cli.progress import Style, reporting
+from ddtreec.cli.progress import option as progress_option
 from ddtreec.cli.prompts import Prompt, read_prompts
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ RESULT_KEYS = (
 @click.option("--budget", type=int, help="Tree nodes besides the root, e.g. 8.  [default: what the bundle says]")
 @click.option("--dtype", type=click.Choice(["float32", "bfloat16", "float64"]), help="[default: what the bundle says]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a prompt instead of the text.")
-@click.option("--progress/--no-progress", default=None, help="Show how far loading is.  [default: on a terminal]")
+@progress_option
 @guarded
 def run(
     bundle: Path,
@@ -59,7 +59,7 @@ def run(
     prompts: Path | None,
     dtype: str | None,
     as_json: bool,
-    progress: bool | None,
+    progress: Style,
     **options: Any,
 ) -> None:
     """Generate with BUNDLE, a folder that `ddtreec compile` wrote. The checkpoint's own tokenizer.json is used.
@@ -75,7 +75,7 @@ def run(
     from ddtreec_runtime import Engine
 
     refuse_early(options)
-    with loading(progress) as report:
+    with reporting(progress, "loading") as report:
         engine = Engine.load(bundle, weights, drafter_weights, dtype=dtype, progress=report)
     with engine:
         encoded = [one.encode(engine.tokenizer, weights) for one in asked]
@@ -141,39 +141,6 @@ def summary(done: Generation) -> str:
     speed = f"{done.tokens_per_s:.1f} tokens/s" if done.decode_s and len(done.output_ids) > 1 else "no decode rounds"
     rounds = f", {done.rounds} rounds, tau {done.tau:.2f}" if done.rounds else ""
     return f"{len(done.output_ids)} tokens, {done.finish_reason}, prefill {done.prefill_s:.2f} s, {speed}{rounds}"
-
-
-@contextlib.contextmanager
-def loading(wanted: bool | None) -> Iterator[Callable[[int, int, str], None] | None]:
-    """Reports how far loading is: a bar on a terminal, plain lines elsewhere, nothing unless wanted or on a terminal."""
-    terminal = sys.stderr.isatty()
-    if not (terminal if wanted is None else wanted):
-        yield None
-        return
-    if not terminal:
-        yield PlainProgress()
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("loading"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("weights", total=None)
-        yield lambda done, total, _: bar.update(task, completed=done, total=total)
-
-
-class PlainProgress:
-    """A line on stderr at every tenth of the way."""
-
-    def __init__(self) -> None:
-        self.tenth = -1
-
-    def __call__(self, done: int, total: int, label: str) -> None:
-        """Bytes done, bytes in all, the weight that is loaded."""
-        tenth = 10 * done // total if total else 10
-        if tenth > self.tenth:
-            self.tenth = tenth
-            print(f"loading: {10 * tenth} % of {total / 1e6:.1f} MB", file=sys.stderr)
 
 
 __all__ = ["Prompt", "run"]
