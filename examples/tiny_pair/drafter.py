@@ -30,7 +30,7 @@ class DrafterConfig:
     num_attention_heads: int = 8
     num_key_value_heads: int = 4
     head_dim: int = 32
-    intermediate_size: int = 704
+    intermediate_size: int = 736
     block_size: int = 8
     rope_theta: float = 50000.0
     rms_norm_eps: float = 1e-5
@@ -93,6 +93,11 @@ class DraftLayer(nn.Module):
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
+def run_draft_layer(layer: DraftLayer, x: Tensor, ctx: Tensor, rope: tuple[Tensor, ...], attend: Attend) -> Tensor:
+    """`layer(...)` as a function of the layer: compiled once, it serves all layers."""
+    return layer(x, ctx, rope, attend)
+
+
 class Drafter(nn.Module):
     """The whole drafter, without embedding and head."""
 
@@ -118,18 +123,26 @@ class Drafter(nn.Module):
                         std /= (2 * self.cfg.num_hidden_layers) ** 0.5
                     p.copy_(torch.randn(p.shape, generator=gen) * std)
 
-    def forward(self, features: Tensor, rows: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+    def forward(
+        self,
+        features: Tensor,
+        rows: Tensor,
+        positions: Tensor,
+        attend: Attend,
+        run: Callable[..., Tensor] = run_draft_layer,
+    ) -> Tensor:
         """States [B, R, H] after the final norm.
 
         `features` [B, S, taps * H]: the target's streams at positions 0..S-1. `rows` [B, R, H]: embeddings of the block
-        tokens, at `positions` [R]. `attend` decides which context and block rows each row sees.
+        tokens, at `positions` [R]. `attend` decides which context and block rows each row sees; `run` is
+        `run_draft_layer` or a compiled version of it.
         """
         size = features.shape[1]
         rope = (self.cos[positions], self.sin[positions], self.cos[:size], self.sin[:size])
         ctx = self.hidden_norm(self.fc(features))
         x = rows
         for layer in self.layers:
-            x = layer(x, ctx, rope, attend)
+            x = run(layer, x, ctx, rope, attend)
         return self.norm(x)
 
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 import argparse
 import heapq
 import json
+import multiprocessing
+import os
 import time
 from pathlib import Path
 
@@ -30,7 +32,7 @@ BUDGETS = (4, 7, 8, 12, 16, 24, 32, 64)
 
 @torch.no_grad()
 def draft_logprobs(target: Target, drafter: Drafter, ids: Tensor, first: int, last: int, stride: int = 32) -> Tensor:
-    """Log-probabilities [B, anchors, block - 1, V] float32 (on the CPU) for anchors at `first` .. `last` - 1 of ids."""
+    """Log-probabilities [B, anchors, block - 1, V] float32 for anchors at `first` .. `last` - 1 of ids [B, T]."""
     block = drafter.cfg.block_size
     streams = target(ids).streams
     features = torch.cat([streams[i] for i in drafter.cfg.target_layer_ids], -1)
@@ -42,19 +44,20 @@ def draft_logprobs(target: Target, drafter: Drafter, ids: Tensor, first: int, la
         positions = (anchors[:, None] + torch.arange(block, device=ids.device)).flatten()
         states = drafter(features[:, :context], rows, positions, dense_attend(anchors, context, block))
         states = states.unflatten(1, (len(anchors), block))[:, :, 1:]
-        out.append(target.logits(states).log_softmax(-1).cpu())
+        out.append(target.logits(states).log_softmax(-1))
     return torch.cat(out, 1)
 
 
-def path_order(logprobs: list[list[float]], ranks: list[int], budget: int) -> list[int]:
+def path_order(logprobs: list[list[int]], ranks: list[int], budget: int) -> list[int]:
     """For each depth d the place (1-based) at which the best-first search takes the node ranks[:d + 1].
 
-    `logprobs` [L][K] are sorted rows. A missing node gets budget + 1. Ties go to the smaller rank path.
+    `logprobs` [L][K] are sorted rows in fixed point (integers), so that sums are exact. A missing node gets budget + 1.
+    Ties go to the smaller rank path.
     """
     depth, width = len(logprobs), len(logprobs[0])
     wanted = {tuple(ranks[: d + 1]): d for d in range(depth)}
     found = [budget + 1] * depth
-    heap: list[tuple[float, tuple[int, ...]]] = [(-logprobs[0][0], (0,))]
+    heap: list[tuple[int, tuple[int, ...]]] = [(-logprobs[0][0], (0,))]
     for place in range(1, budget + 1):
         if not heap:
             break
@@ -72,31 +75,37 @@ def path_order(logprobs: list[list[float]], ranks: list[int], budget: int) -> li
     return found
 
 
-def accepted_lengths(logprobs: Tensor, future: Tensor) -> np.ndarray:
-    """Accepted drafts for the chain and each budget: logprobs [L, V], future [L] tokens -> int [1 + len(BUDGETS)]."""
-    width = max(BUDGETS)
-    values, tokens = logprobs.topk(width, -1)
-    hits = tokens == future[:, None]
-    ranks = torch.where(hits.any(-1), hits.float().argmax(-1), width).tolist()
-    chain = next((d for d, rank in enumerate(ranks) if rank), len(ranks))
-    order = path_order(values.double().tolist(), ranks, max(BUDGETS))
+def ranked(logprobs: Tensor, text: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Sorted top rows in fixed point, int64 [B, A, L, K], and the ranks of the true tokens, int64 [B, A, L].
+
+    `logprobs` [B, A, L, V] for anchors 0 .. A - 1 of the continuations `text` [B, >= A + L]. A rank of K means absent.
+    """
+    anchors, depth = logprobs.shape[1:3]
+    values, tokens = logprobs.topk(max(BUDGETS), -1)
+    place = torch.arange(anchors, device=text.device)[:, None] + torch.arange(1, depth + 1, device=text.device)
+    hits = tokens == text[:, place].unsqueeze(-1)
+    ranks = torch.where(hits.any(-1), hits.float().argmax(-1), values.shape[-1])
+    return (values.double() * 2**32).round().long().cpu().numpy(), ranks.cpu().numpy()
+
+
+def accepted_lengths(rows: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+    """Accepted drafts for the chain and each budget, int [1 + len(BUDGETS)], of one anchor (see `ranked`)."""
+    path = ranks.tolist()
+    chain = next((d for d, rank in enumerate(path) if rank), len(path))
+    order = path_order(rows.tolist(), path, max(BUDGETS))
     trees = [next((d for d, place in enumerate(order) if place > budget), len(order)) for budget in BUDGETS]
     return np.array([chain, *trees])
 
 
-def replay(logprobs: Tensor, text: Tensor, count: int) -> np.ndarray:
-    """Rounds needed and tokens committed, int [2, 1 + len(BUDGETS)], for one prompt.
-
-    `logprobs` [anchors, L, V] for anchors 0 .. count - 1 of the continuation `text` [count + L].
-    """
-    depth = logprobs.shape[1]
+def replay(rows: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+    """Rounds needed and tokens committed, int [2, 1 + len(BUDGETS)], for one prompt: rows [A, L, K], ranks [A, L]."""
     known: dict[int, np.ndarray] = {}
     result = np.zeros((2, 1 + len(BUDGETS)), dtype=np.int64)
     for column in range(1 + len(BUDGETS)):
         place = 0  # the anchor: token 0 comes from the prompt's own pass
-        while place < count - 1:
+        while place < len(rows) - 1:
             if place not in known:
-                known[place] = accepted_lengths(logprobs[place], text[place + 1 : place + 1 + depth])
+                known[place] = accepted_lengths(rows[place], ranks[place])
             step = int(known[place][column]) + 1
             place += step
             result[:, column] += (1, step)
@@ -120,11 +129,13 @@ def measure(
     heat = torch.full((len(prompts),), temperature, device=prompts.device)
     text = Generator(target).run(prompts, count + depth, heat, gen)
     whole = torch.cat((prompts, text), 1)
-    pairs = []
-    for start in range(0, len(prompts), 16):
-        logprobs = draft_logprobs(target, drafter, whole[start : start + 16], length, length + count)
-        for row in range(len(logprobs)):
-            pairs.append(replay(logprobs[row], text[start + row].cpu(), count))
+    pairs: list[np.ndarray] = []
+    workers = len(os.sched_getaffinity(0))
+    with multiprocessing.get_context("fork").Pool(workers) as pool:  # the tree search is plain Python
+        for start in range(0, len(prompts), 16):
+            part = slice(start, start + 16)
+            logprobs = draft_logprobs(target, drafter, whole[part], length, length + count)
+            pairs += pool.starmap(replay, zip(*ranked(logprobs, text[part]), strict=True))
     table = np.stack(pairs)
     looping = loops(text[:, :count])[:, -1].cpu().numpy()
     result: dict[str, object] = {"all": tau_row(table), "prompts": len(table)}

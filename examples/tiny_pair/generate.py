@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from model import Target
+from model import Target, run_step
 
 
-def advance(logits: Tensor, noise: Tensor, temperature: Tensor) -> Tensor:
+def advance(states: Tensor, head: Tensor, noise: Tensor, temperature: Tensor) -> Tensor:
     """Next ids [B] by the Gumbel-max rule from uniform `noise` [B, V]; a temperature [B] of zero leaves the argmax."""
+    logits = F.linear(states, head).float()
     gumbel = -torch.log(-torch.log(noise.clamp(1e-12, 1 - 1e-7)))
     return (logits + temperature.unsqueeze(-1) * gumbel).argmax(-1)
 
@@ -19,22 +21,22 @@ class Generator:
 
     def __init__(self, model: Target, compiled: bool = False) -> None:
         self.model = model
-        self.step = torch.compile(model.step, dynamic=False) if compiled else model.step
+        self.run_step = torch.compile(run_step, dynamic=False) if compiled else run_step
         self.advance = torch.compile(advance, dynamic=False) if compiled else advance
 
     @torch.no_grad()
     def prefill(self, prompts: Tensor, total: int, chunk: int = 1024) -> tuple[list[Tensor], Tensor]:
-        """Caches of `total` places, one a layer, holding the prompts [B, P], and the logits behind them [B, V]."""
+        """Caches of `total` places, one a layer, holding the prompts [B, P], and the last states [B, H]."""
         cfg, batch, dtype = self.model.cfg, len(prompts), self.model.norm.weight.dtype
         shape = (batch, total, cfg.kv_lora_rank + cfg.qk_rope_head_dim)
         caches = [torch.zeros(shape, dtype=dtype, device=prompts.device) for _ in range(cfg.num_hidden_layers)]
-        heads = []
+        ends = []
         for start in range(0, batch, chunk):
             trace = self.model(prompts[start : start + chunk], keep_latents=True)
             for cache, latent in zip(caches, trace.latents, strict=True):
                 cache[start : start + chunk, : prompts.shape[1]] = latent
-            heads.append(self.model.logits(trace.last[:, -1]))
-        return caches, torch.cat(heads)
+            ends.append(trace.last[:, -1])
+        return caches, torch.cat(ends)
 
     @torch.no_grad()
     def run(
@@ -45,18 +47,19 @@ class Generator:
         `temperature` [B] float32. Draws come from `gen`, one uniform for each row, step and vocabulary entry. The
         distance of the two largest logits at each step, [B], is appended to `gaps`.
         """
-        length = prompts.shape[1]
-        caches, logits = self.prefill(prompts, length + count)
+        length, head = prompts.shape[1], self.model.lm_head.weight
+        caches, states = self.prefill(prompts, length + count)
         places = torch.arange(length + count, device=prompts.device)
         tokens = []
         for index in range(count):
-            noise = torch.rand(logits.shape, generator=gen, device=logits.device)
-            tokens.append(self.advance(logits, noise, temperature))
+            noise = torch.rand(len(states), len(head), generator=gen, device=states.device)
+            tokens.append(self.advance(states, head, noise, temperature))
             if gaps is not None:
-                top = logits.topk(2, -1).values
+                top = self.model.logits(states).topk(2, -1).values
                 gaps.append(top[:, 0] - top[:, 1])
             if index + 1 < count:
-                logits = self.step(tokens[-1], caches, places[length + index : length + index + 1])
+                place = places[length + index : length + index + 1]
+                states = self.model.step(tokens[-1], caches, place, self.run_step)
         return torch.stack(tokens, 1)
 
 

@@ -8,6 +8,7 @@ sum_e w_e W_down_e h_e is W_down [w_e h_e]_e, so three plain matrix products do 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -202,6 +203,27 @@ class Layer(nn.Module):
             return x + out, load
         return x + self.mlp(h), None
 
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
+        """The residual stream after this layer, the expert load (None if dense) and the latents."""
+        out, latent = self.self_attn(self.input_layernorm(x), cos, sin)
+        x, load = self.feed_forward(x + out)
+        return x, load, latent
+
+    def step(self, x: Tensor, cache: Tensor, position: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """The same for one token a sequence, x [B, H], against a cache."""
+        x = x + self.self_attn.step(self.input_layernorm(x), cache, position, cos, sin)
+        return self.feed_forward(x)[0]
+
+
+def run_layer(layer: Layer, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
+    """`layer(...)` as a function of the layer: compiled once, it serves all layers of a kind."""
+    return layer(x, cos, sin)
+
+
+def run_step(layer: Layer, x: Tensor, cache: Tensor, position: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """`layer.step(...)` as a function of the layer."""
+    return layer.step(x, cache, position, cos, sin)
+
 
 @dataclass
 class Trace:
@@ -245,14 +267,16 @@ class Target(nn.Module):
             p.data = p.data.to(dtype)
         return self
 
-    def forward(self, ids: Tensor, keep_latents: bool = False) -> Trace:
-        """Runs ids [B, T] from position 0. `streams[i]` is the residual stream after layer i."""
+    def forward(self, ids: Tensor, keep_latents: bool = False, run: Callable[..., tuple] = run_layer) -> Trace:
+        """Runs ids [B, T] from position 0. `streams[i]` is the residual stream after layer i.
+
+        `run` is `run_layer` or a compiled version of it.
+        """
         cos, sin = self.cos[: ids.shape[1]], self.sin[: ids.shape[1]]
         x = self.embed_tokens(ids)
         trace = Trace(x, [], [], [])
         for layer in self.layers:
-            out, latent = layer.self_attn(layer.input_layernorm(x), cos, sin)
-            x, load = layer.feed_forward(x + out)
+            x, load, latent = run(layer, x, cos, sin)
             trace.streams.append(x)
             if load is not None:
                 trace.loads.append(load)
@@ -265,11 +289,15 @@ class Target(nn.Module):
         """Float32 logits of states after the final norm."""
         return self.lm_head(last).float()
 
-    def step(self, ids: Tensor, caches: list[Tensor], position: Tensor) -> Tensor:
-        """Logits [B, V] after one more token: ids [B], a cache [B, S, kv_lora + rope] a layer, position [1] int64."""
+    def step(
+        self, ids: Tensor, caches: list[Tensor], position: Tensor, run: Callable[..., Tensor] = run_step
+    ) -> Tensor:
+        """States [B, H] after the final norm, one more token: ids [B], a cache [B, S, kv_lora + rope] a layer.
+
+        `position` [1] int64 is the token's place; `run` is `run_step` or a compiled version of it.
+        """
         cos, sin = self.cos[position], self.sin[position]
         x = self.embed_tokens(ids)
         for index, layer in enumerate(self.layers):
-            x = x + layer.self_attn.step(layer.input_layernorm(x), caches[index], position, cos, sin)
-            x, _ = layer.feed_forward(x)
-        return self.logits(self.norm(x))
+            x = run(layer, x, caches[index], position, cos, sin)
+        return self.norm(x)

@@ -75,7 +75,9 @@ def encode(text: Path, tokenizer: Path, out: Path) -> None:
     with multiprocessing.get_context("fork").Pool(len(os.sched_getaffinity(0))) as pool:
         parts = pool.map(encode_part, jobs, chunksize=1)
     tokens = np.concatenate(parts)
-    np.save(out, tokens)
+    part = out.with_suffix(".part.npy")
+    np.save(part, tokens)
+    part.rename(out)  # a training run may be waiting for the whole file
     size = sum(map(len, docs))
     print(f"{out}: {len(tokens) / 1e6:.1f} M tokens from {size / 1e6:.1f} MB, {size / len(tokens):.2f} bytes a token")
 

@@ -22,10 +22,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from checkpoint import load_state, save_state
-from drafter import Attend, Drafter, DrafterConfig, dense_attend, flex_attend
+from drafter import Attend, Drafter, DrafterConfig, dense_attend, flex_attend, run_draft_layer
 from export import export_drafter, load_target
 from generate import Generator, loops
-from model import MASK, Target
+from model import MASK, Target, run_layer
 from optim import Optimizer, Rates, rate_scale
 from train_target import Windows, load_tokens
 
@@ -56,23 +56,42 @@ def regenerate(
     return torch.cat(texts), torch.cat(weights)
 
 
-def draft_loss(
-    drafter: Drafter, head: Tensor, rows: Tensor, features: Tensor, labels: Tensor, weight: Tensor, attend: Attend
-) -> tuple[Tensor, Tensor]:
-    """D-PACE loss, and the mean probability of the label at each depth [block - 1].
+def pace_loss(states: Tensor, head: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """D-PACE loss, and the mean probability of the label at each depth [L].
 
-    rows [B, T, H] block embeddings, features [B, T, taps * H], labels [B, T] tokens at the rows' positions, weight [B, T].
+    states [B, blocks, L, H], labels and weight [B, blocks, L]. With p the probability of the label, the chance to reach
+    depth d is the product of (1 - a) p + a; a row weighs the sum of these from its depth on.
     """
-    block = drafter.cfg.block_size
-    states = drafter(features, rows, torch.arange(rows.shape[1], device=rows.device), attend)
-    states = states.unflatten(1, (-1, block))[:, :, 1:]
-    labels, weight = labels.unflatten(1, (-1, block))[:, :, 1:], weight.unflatten(1, (-1, block))[:, :, 1:]
     logits = F.linear(states, head).float()
     cost = F.cross_entropy(logits.flatten(0, 2), labels.flatten(), reduction="none").view(labels.shape)
     prob = torch.exp(-cost.detach())
     reach = ((1 - SMOOTH) * prob + SMOOTH).cumprod(-1)
     pace = reach.flip(-1).cumsum(-1).flip(-1) * weight
     return (cost * pace).sum() / pace.sum(), prob.flatten(0, 1).mean(0)
+
+
+class Step:
+    """One training loss: features from the frozen target, the drafter, the D-PACE loss; compiled piece by piece."""
+
+    def __init__(self, target: Target, drafter: Drafter, attends: dict[int, Attend], compiled: bool) -> None:
+        self.target, self.drafter, self.attends = target, drafter, attends
+        self.run_target = torch.compile(run_layer, dynamic=False) if compiled else run_layer
+        self.run_draft = torch.compile(run_draft_layer, dynamic=False) if compiled else run_draft_layer
+        self.loss = torch.compile(pace_loss, dynamic=False) if compiled else pace_loss
+
+    def __call__(self, ids: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """Loss and label probabilities for ids [B, T]; a block starts at every `block_size`-th token. weight [B, T]."""
+        block, length = self.drafter.cfg.block_size, ids.shape[1]
+        place = torch.arange(length, device=ids.device)
+        with torch.no_grad():
+            streams = self.target(ids, run=self.run_target).streams
+            features = torch.cat([streams[i] for i in self.drafter.cfg.target_layer_ids], -1)
+            rows = self.target.embed_tokens(torch.where(place % block == 0, ids, MASK))
+            weight = weight * (place >= 2 * block)
+        states = self.drafter(features, rows, place, self.attends[length], self.run_draft)
+        parts = (t.unflatten(1, (-1, block))[:, :, 1:] for t in (states, ids, weight))
+        states, labels, weight = (part.contiguous() for part in parts)
+        return self.loss(states, self.target.lm_head.weight, labels, weight)
 
 
 class Batches:
@@ -150,31 +169,15 @@ def main() -> None:
     for size in {args.length, args.long_length}:
         starts = torch.arange(0, size, block, device=args.device)
         attends[size] = dense_attend(starts, size, block) if args.dense else flex_attend(size, block, args.device)
-
-    @torch.no_grad()
-    def inputs(ids: Tensor) -> tuple[Tensor, Tensor]:
-        streams = target(ids).streams
-        slot = torch.arange(ids.shape[1], device=ids.device) % block
-        return target.embed_tokens(torch.where(slot == 0, ids, MASK)), torch.cat(
-            [streams[i] for i in drafter.cfg.target_layer_ids], -1
-        )
-
-    def loss_of(rows: Tensor, features: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-        return draft_loss(drafter, target.lm_head.weight, rows, features, labels, weight, attends[labels.shape[1]])
-
-    if not args.no_compile:
-        inputs, loss_of = torch.compile(inputs, dynamic=False), torch.compile(loss_of, dynamic=False)
+    step_loss = Step(target, drafter, attends, not args.no_compile)
 
     log: list[dict[str, object]] = []
     first, last = args.progress
     clock, progress, done, rows_seen, at_clock = 0.0, first, 0, 0, 0
-    warm = 2 * args.long_every + 3 if args.long_every else 3
+    warm = args.long_every + 3  # both lengths are compiled by then
     while progress < last:
         ids, weight = batches.next()
-        weight = weight.clone()
-        weight[:, : 2 * block] = 0
-        rows, features = inputs(ids)
-        loss, prob = loss_of(rows, features, ids, weight)
+        loss, prob = step_loss(ids, weight)
         loss.backward()
         optim.step(rate_scale(progress, optim.steps))
         rows_seen += ids.numel()
@@ -188,7 +191,7 @@ def main() -> None:
                 print(f"compiled after {now - began:.0f} s", flush=True)
             progress = first + (last - first) * min(1.0, (now - clock) / max(1e-3, deadline - clock))
             if done % 250 == 3 or progress >= last:
-                row = {"step": optim.steps, "progress": round(progress, 4), "loss": round(float(loss), 4),
+                row = {"step": optim.steps, "progress": round(progress, 4), "loss": round(float(loss.detach()), 4),
                        "prob": [round(float(x), 3) for x in prob], "mrows": round(rows_seen / 1e6, 1),
                        "mrows_s": round((rows_seen - at_clock) / max(1e-3, now - clock) / 1e6, 3),
                        "epochs": round(batches.epochs, 2), "s": round(now - began, 1)}  # fmt: skip
