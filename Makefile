@@ -21,7 +21,8 @@ setup: $(VENV)/.ready  ## Make a virtual environment with everything in it.
 
 demo: setup  ## Compile the tiny engine and generate text with it on the CPU.
 	$(BIN)/python -m ddtreec.cli.main compile tiny-k2-cpu -o demo/tiny-k2-cpu
-	$(BIN)/python -m ddtreec.cli.main run demo/tiny-k2-cpu --prompt "def fibonacci(n):" --max-new-tokens 96
+	$(BIN)/python -m ddtreec.cli.main run demo/tiny-k2-cpu --weights models/tiny-pair/target \
+	  --drafter-weights models/tiny-pair/drafter --prompt-file examples/queue.txt --max-new-tokens 96
 
 test: setup  ## Run all tests that need no GPU.
 	$(BIN)/python -m pytest -m "not gpu" -n 2

@@ -16,8 +16,8 @@ from ddtreec.core.paths import data_folder
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-SHIPPED = "tiny-pair"
-"""The trained toy pair: folder in models/ and name of its engine spec."""
+PAIR, PAIR_ENGINE = "tiny-pair", "tiny-k2-cpu"
+"""The trained toy pair: its folder in models/ and its engine spec."""
 
 OPTIONS = (
     click.argument("bundle", type=click.Path(path_type=Path), required=False),
@@ -85,7 +85,7 @@ def source(bundle: Path | None, weights: Path | None, drafter: Path | None) -> G
                 help="name the bundle too: ddtreec run BUNDLE --weights DIR; with neither, the shipped pair runs",
             )
         )
-    pair = data_folder("models") / SHIPPED
+    pair = data_folder("models") / PAIR
     if not (pair / "target").is_dir():
         raise SpecError(
             Problem(
@@ -95,7 +95,7 @@ def source(bundle: Path | None, weights: Path | None, drafter: Path | None) -> G
     from ddtreec.driver import compile_engine
 
     with tempfile.TemporaryDirectory(prefix="ddtreec-") as folder:
-        compiled = compile_engine(f"{SHIPPED}-cpu", out=Path(folder) / SHIPPED)
+        compiled = compile_engine(PAIR_ENGINE, out=Path(folder) / PAIR)
         assert compiled.out is not None
         yield Source(compiled.out, pair / "target", pair / "drafter")
 

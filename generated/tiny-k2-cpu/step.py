@@ -7,7 +7,7 @@ positions, caches and tree of this step. A collective is yielded as (name, outs,
 
 
 def target(k, w, b, state):
-    """131 calls, up to 64 rows."""
+    """109 calls, up to 64 rows."""
     # embed.tokens
     k.embedding(b.embed_x, b.tokens, w.embed_tokens, first=0)
     # L00.attention.norm_linear
@@ -165,43 +165,10 @@ def target(k, w, b, state):
     k.swiglu(b.L04_moe_shared_a, b.L04_moe_shared_g, b.L04_moe_shared_u)
     k.linear(b.L04_moe_shared, b.L04_moe_shared_a, w.L04_moe_shared_down)
     k.add(b.L04_moe_m, b.L04_moe_routed, b.L04_moe_shared)
-    # L05.attention.add_norm_linear
+    # L04.moe.residual
     k.add(b.L04_moe_y, b.L04_attention_y, b.L04_moe_m)
-    k.rms_norm(b.L05_attention_h, b.L04_moe_y, w.L05_attention_norm, eps=1e-05)
-    k.linear(b.L05_attention_q_a_kv_a, b.L05_attention_h, w.L05_attention_q_a_kv_a)
-    # L04.tap
-    k.tap(b.features, b.L04_moe_y, index=3)
-    # L05.attention.q_b_absorb_rope
-    k.rms_norm(b.L05_attention_qn, b.L05_attention_qa, w.L05_attention_q_norm, eps=1e-05)
-    k.linear(b.L05_attention_q, b.L05_attention_qn, w.L05_attention_q_b)
-    k.rope(state, b.L05_attention_q_rot, b.L05_attention_q_pe, table="rope")
-    k.q_absorb(b.L05_attention_o_q_c, b.L05_attention_q_nope, w.L05_attention_mla_w_uk)
-    # L05.attention.kv_norm_rope_append
-    k.rms_norm(b.L05_attention_c, b.L05_attention_latent, w.L05_attention_kv_norm, eps=1e-05)
-    k.rope(state, b.L05_attention_k_rot, b.L05_attention_k_pe, table="rope")
-    k.latent_append(state, b.L05_attention_c, b.L05_attention_k_rot, layer=5)
-    # L05.attention.latent_attention_v_up
-    k.latent_attention(state, b.L05_attention_o_o_c, b.L05_attention_o_q_c, b.L05_attention_q_rot, layer=5,
-        scale=0.14433756729740643)
-    k.v_up(b.L05_attention_o, b.L05_attention_o_o_c, w.L05_attention_mla_w_uv)
-    # L05.attention.o_proj
-    k.linear(b.L05_attention_attn, b.L05_attention_o, w.L05_attention_o_proj)
-    # L05.moe.add_norm_router
-    k.add(b.L05_attention_y, b.L04_moe_y, b.L05_attention_attn)
-    k.rms_norm(b.L05_moe_h, b.L05_attention_y, w.L05_moe_norm, eps=1e-05)
-    k.router(b.L05_moe_ids, b.L05_moe_w, b.L05_moe_h, w.L05_moe_router, w.L05_moe_router_bias, top_k=4, groups=1,
-        top_groups=1, score="sigmoid", normalize=True, scale=2.0)
-    # L05.moe.experts_shared
-    k.experts(b.L05_moe_routed, b.L05_moe_h, b.L05_moe_ids, b.L05_moe_w, w.L05_moe_experts_gate_up,
-        w.L05_moe_experts_down, first=0)
-    k.linear(b.L05_moe_shared_gate_shared_up, b.L05_moe_h, w.L05_moe_shared_gate_shared_up)
-    k.swiglu(b.L05_moe_shared_a, b.L05_moe_shared_g, b.L05_moe_shared_u)
-    k.linear(b.L05_moe_shared, b.L05_moe_shared_a, w.L05_moe_shared_down)
-    k.add(b.L05_moe_m, b.L05_moe_routed, b.L05_moe_shared)
-    # L05.moe.residual
-    k.add(b.L05_moe_y, b.L05_attention_y, b.L05_moe_m)
     # head.take_norm_linear
-    k.take_rows(state, b.head_rows, b.L05_moe_y)
+    k.take_rows(state, b.head_rows, b.L04_moe_y)
     k.rms_norm(b.head_h, b.head_rows, w.head_norm, eps=1e-05)
     k.linear(b.logits, b.head_h, w.head_lm_head)
     return

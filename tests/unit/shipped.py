@@ -40,7 +40,7 @@ MODELS: dict[str, tuple[str, ...]] = {
         LATENT.replace("q_a and kv_a norms keep", "kv_a norm keeps"),
     ),
     "tiny-k2": (
-        "The architecture of Kimi K2.6 at toy size: 12.8 million parameters, trained on Python source.",
+        "The architecture of Kimi K2.6 at toy size: the target of the trained pair in models/tiny-pair.",
         "It was trained with eps 1e-5 in every norm, the q_a and kv_a norms included.",
     ),
 }
@@ -50,7 +50,7 @@ DRAFTERS: dict[str, tuple[str, ...]] = {
         "Public sources disagree on two points, so both are plain fields here. Rotary amplitude: 1.0 by the yarn rule,",
         "1.41589 in one engine (set ropes.rope.amplitude). Windows: 2048 in layers 0-4, or 4096 in all.",
     ),
-    "tiny-dflash": ("A DFlash drafter for tiny-k2.",),
+    "tiny-dflash": ("The DFlash drafter of the trained pair in models/tiny-pair.",),
 }
 
 

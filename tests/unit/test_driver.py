@@ -60,7 +60,7 @@ def test_every_weight_and_value_of_the_step_program_is_in_the_plan() -> None:
         assert {v.parent for v in program.values if v.home == "alias"} <= values
         for call in program.calls:
             assert set(call.weights) <= weights and {*call.ins, *call.outs} <= values, call.node
-        assert len(program.layer_outputs) == {"target": 6, "draft_context": 0, "draft_block": 3}[program.name]
+        assert len(program.layer_outputs) == {"target": 5, "draft_context": 0, "draft_block": 3}[program.name]
     assert any(call.collective for call in plan.programs[0].calls)
 
 

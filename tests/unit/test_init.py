@@ -238,7 +238,7 @@ def test_a_drafter_brings_a_tree(tmp_path: Path) -> None:
     loaded = _made(CONFIGS / "tiny-k2", tmp_path / "a", drafter=CONFIGS / "tiny-dflash")
     assert loaded.drafter is not None
     assert loaded.tree is not None
-    assert (loaded.tree.name, loaded.drafter.taps, loaded.drafter.mask_token) == ("ddtree-16", (1, 2, 3, 4), 4094)
+    assert (loaded.tree.name, loaded.drafter.taps, loaded.drafter.mask_token) == ("ddtree-16", (1, 2, 3), 4094)
     assert _made(CONFIGS / "tiny-k2", tmp_path / "b", drafter=CONFIGS / "tiny-dflash", tree="chain").tree is not None
 
 
@@ -276,7 +276,7 @@ def test_windows_and_causality_of_draft_layers(tmp_path: Path) -> None:
 
 
 def test_a_drafter_without_taps_uses_the_rule(tmp_path: Path) -> None:
-    drafter = read_drafter(_write(tmp_path / "a", _drafter(dflash_config={"mask_token_id": 4094})), "d")
+    drafter = read_drafter(_write(tmp_path / "a", _drafter(num_target_layers=6, dflash_config={"mask_token_id": 4094})), "d")
     assert drafter.facts.taps == default_taps(6, 3) == (1, 2, 3)
     assert "default rule" in drafter.notes[0]
 

@@ -59,7 +59,7 @@ def test_a_warning_is_on_stderr_and_stops_nothing() -> None:
 def test_a_mistake_is_on_stderr_with_its_code() -> None:
     result = _run("check", "tiny-k2-cpu", "--set", "limits.context=4096")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith("error[S037]: a context of 4096 tokens, but tiny-k2 was made for 1024")
+    assert result.stderr.startswith("error[S037]: a context of 4096 tokens, but tiny-k2 was made for 2048")
 
 
 def test_a_folder_names_the_file_in_it(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_what_must_be_shipped() -> None:
         ("kimi-k2", 61, 7168, 64, 384, 8, 2.827),
         ("deepseek-v3", 61, 7168, 128, 256, 8, 2.5),
         ("moonlight-16b-a3b", 27, 2048, 16, 64, 6, 2.446),
-        ("tiny-k2", 6, 256, 8, 16, 4, 2.0),
+        ("tiny-k2", 5, 256, 8, 16, 4, 2.0),
     ],
 )
 def test_facts(name: str, layers: int, hidden: int, heads: int, experts: int, top_k: int, scale: float) -> None:
