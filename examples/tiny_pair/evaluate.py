@@ -173,9 +173,7 @@ def main() -> None:
     prompts = torch.tensor([row["prompt_ids"] for row in rows], device=args.device)
     results = {}
     for temperature in (0.0, 0.8):
-        results[f"temperature {temperature}"] = measure(
-            target, drafter, prompts, args.count, temperature, args.seed
-        )[0]
+        results[f"temperature {temperature}"] = measure(target, drafter, prompts, args.count, temperature, args.seed)[0]
     print_table(results)
     print(f"{len(prompts)} prompts of {prompts.shape[1]} tokens, {args.count} new tokens; {time.time() - began:.0f} s")
     if args.out:

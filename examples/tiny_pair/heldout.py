@@ -1,6 +1,6 @@
 """Pick the held-out prompts: one a file, starting at a line start, as token ids and text.
 
-    python heldout.py --text corpus/heldout.txt --tokenizer tokenizer.json --out heldout.jsonl
+python heldout.py --text corpus/heldout.txt --tokenizer tokenizer.json --out heldout.jsonl
 """
 
 from __future__ import annotations
