@@ -14,7 +14,7 @@ PLAN = "plan.json"
 STEP = "step.py"
 
 
-class Manifest(Struct):
+class Manifest(Struct, frozen=True):
     """`files` maps each relative path in the bundle (manifest excluded) to its sha256 in hex."""
 
     format: int

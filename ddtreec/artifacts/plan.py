@@ -19,7 +19,7 @@ class Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     """Base of every record of the plan."""
 
 
-class Mesh(Struct):
+class Mesh(Struct, frozen=True):
     """How ranks split the routed experts: rank r has ep index r // tp and tp index r % tp; ep * tp == ranks."""
 
     ranks: int
@@ -31,7 +31,7 @@ class Mesh(Struct):
         return {"rank": rank, "ep": rank // self.tp, "tp": rank % self.tp}[axis]
 
 
-class Shard(Struct):
+class Shard(Struct, frozen=True):
     """Cut `axis` into `count` equal runs; rank r holds run number `mesh.coord(coord, r)`."""
 
     axis: int
@@ -39,7 +39,7 @@ class Shard(Struct):
     coord: Literal["rank", "ep", "tp"] = "rank"
 
 
-class WeightPart(Struct):
+class WeightPart(Struct, frozen=True):
     """One checkpoint tensor (or one pattern with `{expert}`) seen as `dims`, narrowed by `take`, then sharded.
 
     `tensor` is the full checkpoint name, e.g. `language_model.model.layers.3.mlp.experts.{expert}.up_proj.weight`.
@@ -53,7 +53,7 @@ class WeightPart(Struct):
     shard: Shard | None = None
 
 
-class Weight(Struct):
+class Weight(Struct, frozen=True):
     """One weight as kernels see it on one rank.
 
     Each part is read, viewed as its dims, narrowed and sharded, then flattened to [rows, cols] (vectors stay
@@ -81,14 +81,16 @@ class Weight(Struct):
     """Bytes of one rank's slice as the checkpoint packs it: what the device holds and a step reads."""
 
 
-class Value(Struct):
+class Value(Struct, frozen=True):
     """One tensor of a program on one rank.
 
     `shape`: ints, or 'rows' (rows of the step), or 'out_rows' (rows the head is asked for).
     `dtype`: 'compute', 'float32' (float32 or wider), 'int32', 'int64'.
     `home`: 'arena' (at `offset` bytes of the program's arena, sized for max rows), 'input' (given by the step state),
-    'persistent' (own buffer, outlives the step), 'alias' (columns `start` .. `start + shape[-1]` of the last axis
-    of `parent`, reshaped to `shape`), 'token' (no data: orders a cache write before its readers).
+    'persistent' (own buffer, outlives the step), 'alias' (columns `start` .. `start + n` of the last axis of `parent`,
+    reshaped to `shape`; n is what the axes of `shape` behind the parent's leading ones multiply to, so a [rows, heads,
+    dim] view of a [rows, m] parent covers heads * dim columns; `parent` is never an alias itself), 'token' (no data:
+    orders a cache write before its readers).
     """
 
     id: str
@@ -100,10 +102,10 @@ class Value(Struct):
     start: int = 0
 
 
-class Call(Struct):
+class Call(Struct, frozen=True):
     """One kernel launch of a step program: `kernel(outs..., ins..., weights..., **params)`.
 
-    `node` is the graph node (after fuse) it came from. `collective` calls are yielded, not called: every rank meets there.
+    `node` is the graph node (after fuse) it came from. `collective` calls are yielded, not called.
     """
 
     node: str
@@ -115,8 +117,12 @@ class Call(Struct):
     collective: bool = False
 
 
-class Program(Struct):
-    """A straight-line step: 'target' (prefill and verify), 'draft_context', 'draft_block'."""
+class Program(Struct, frozen=True):
+    """A straight-line step: 'target' (prefill and verify), 'draft_context', 'draft_block'.
+
+    `layer_outputs`: the residual value after each layer, by layer number. They lie in the arena like others: whoever
+    wants to keep one must copy it before the next layer runs, or give values places of their own.
+    """
 
     name: str
     max_rows: int
@@ -124,9 +130,10 @@ class Program(Struct):
     arena_bytes: int
     values: tuple[Value, ...]
     calls: tuple[Call, ...]
+    layer_outputs: tuple[str, ...] = ()
 
 
-class Rope(Struct):
+class Rope(Struct, frozen=True):
     """Rotary table: pair i of a row at position p turns by p * inv_freq[i]; cos and sin are multiplied by `amplitude`.
 
     `layout`: 'interleaved' pairs (x0, x1), (x2, x3).. (DeepSeek, Kimi); 'half' pairs (x0, x_{d/2}).. (Qwen, DFlash).
@@ -138,7 +145,7 @@ class Rope(Struct):
     amplitude: float = 1.0
 
 
-class Cache(Struct):
+class Cache(Struct, frozen=True):
     """What one layer keeps per token on one rank.
 
     kind 'latent': [kv_lora + rope] values, normed latent first (MLA). kind 'context': keys and values
@@ -153,7 +160,7 @@ class Cache(Struct):
     window: int = 0
 
 
-class Model(Struct):
+class Model(Struct, frozen=True):
     """Facts of the target a runtime needs: sizes, special tokens, limits."""
 
     name: str
@@ -166,7 +173,7 @@ class Model(Struct):
     pad: int | None = None
 
 
-class Drafter(Struct):
+class Drafter(Struct, frozen=True):
     """The DFlash contract. `block` counts the anchor; `taps` are 0-based layer ids, features taken AFTER the layer."""
 
     name: str
@@ -177,7 +184,7 @@ class Drafter(Struct):
     layers: int
 
 
-class Tree(Struct):
+class Tree(Struct, frozen=True):
     """Tree policy. `mode`: 'chain' (top-1 spine), 'ddtree' (best-first). `budget` excludes the root.
 
     `verify_cost[n]`: predicted seconds of a verify of n nodes besides the root, for the cost-aware stop; empty: off.
@@ -191,7 +198,7 @@ class Tree(Struct):
     draft_cost: float = 0.0
 
 
-class Limits(Struct):
+class Limits(Struct, frozen=True):
     """`context`: tokens of prompt and output together; `page`: tokens per KV page; `chunk`: prefill rows a step."""
 
     context: int
@@ -200,14 +207,14 @@ class Limits(Struct):
     page: int
 
 
-class MemoryRow(Struct):
+class MemoryRow(Struct, frozen=True):
     """Bytes of one rank held by one purpose."""
 
     purpose: str
     bytes: int
 
 
-class Plan(Struct):
+class Plan(Struct, frozen=True):
     """One engine, planned."""
 
     format: int

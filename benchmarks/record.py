@@ -1,0 +1,66 @@
+"""Where a result was measured and how, and one way to write it down."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import statistics
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from time import perf_counter
+
+RESULTS = Path(__file__).resolve().parent / "results"
+
+
+def machine() -> dict[str, object]:
+    """The device and software a number belongs to. Nothing that names a host or a user."""
+    model = next(
+        (line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
+        platform.processor(),
+    )
+    return {"cpu": model, "cores": os.cpu_count(), "python": platform.python_version(), "system": platform.system()}
+
+
+def commit() -> str:
+    """Short commit id of the checkout, with '+' when the tree differs from it."""
+    git = ["git", "-C", str(RESULTS.parent)]
+    head = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
+    dirty = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=False).stdout.strip()
+    return (head or "unknown") + ("+" if dirty else "")
+
+
+def write(name: str, command: str, result: dict[str, object]) -> Path:
+    """Write `results/<name>.json` with date, commit, machine and the command that reproduces it."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    body = {
+        "date": datetime.date.today().isoformat(),
+        "commit": commit(),
+        "machine": machine(),
+        "command": command,
+        **result,
+    }
+    path.write_text(json.dumps(body, indent=1) + "\n")
+    return path
+
+
+def median_seconds(run: Callable[[], object], times: int) -> float:
+    """Median wall time of `run` over `times` calls, after one call that is not counted."""
+    run()
+    taken: list[float] = []
+    for _ in range(times):
+        start = perf_counter()
+        run()
+        taken.append(perf_counter() - start)
+    return statistics.median(taken)
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Left column to the left, the others to the right."""
+    cells = [list(map(str, head)), *[list(map(str, row)) for row in rows]]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
+    lines = ["  ".join([row[0].ljust(widths[0]), *[c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)]]) for row in cells]
+    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])

@@ -1,0 +1,204 @@
+"""The whole compile on one screen: from the name of an engine to a bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ddtreec import __version__
+from ddtreec.artifacts import plan as plan_file
+from ddtreec.artifacts.manifest import PLAN, STEP, Manifest
+from ddtreec.core.digest import canonical_json
+from ddtreec.core.errors import DdtreecError, FitError
+from ddtreec.passes import stages
+from ddtreec.passes.state import State
+from ddtreec.plan import report as reports
+from ddtreec.plan.assemble import assemble
+from ddtreec.plan.nearest import with_ways_out
+from ddtreec.plan.text import text as report_text
+from ddtreec.spec.load import LoadedEngine, load_engine
+from ddtreec.toolchain import bundle
+
+Stage = Literal["spec", "graph", "plan", "src", "bundle"]
+STAGES: tuple[Stage, ...] = ("spec", "graph", "plan", "src", "bundle")
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One pass: pure, then its verifier (raises VerifyError), then the text that a person can read."""
+
+    name: str
+    run: Callable[[State], State]
+    verify: Callable[[State, State], None]
+    dump: Callable[[State], str]
+
+
+PIPELINE = (
+    Pass("expand", stages.expand, stages.verify_expand, stages.dump_graphs),
+    Pass("absorb", stages.absorb, stages.verify_absorb, stages.dump_graphs),
+    Pass("shard", stages.shard, stages.verify_shard, stages.dump_shard),
+    Pass("fuse", stages.fuse, stages.verify_fuse, stages.dump_graphs),
+    Pass("schedule", stages.schedule, stages.verify_schedule, stages.dump_schedule),
+    Pass("memory", stages.memory, stages.verify_memory, stages.dump_memory),
+    Pass("cost", stages.cost, stages.verify_cost, stages.dump_cost),
+)
+"""The order of the passes."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What a compile made: the text files by path in the bundle and, at the last stage, where they were written."""
+
+    engine: str
+    files: dict[str, bytes]
+    out: Path | None = None
+
+
+def passes(loaded: LoadedEngine, last: str = "") -> Iterator[tuple[Pass, State]]:
+    """Every pass, or those up to `last`, with the state behind it, verified.
+
+    Raises DdtreecError for the user's mistakes (where it does not fit with what else would), VerifyError for ours.
+    """
+    try:
+        yield from _run(loaded, last)
+    except FitError as error:
+        raise with_ways_out(error, loaded, fits) from None
+
+
+def fits(loaded: LoadedEngine) -> bool:
+    """Whether the engine divides over its devices and fits."""
+    try:
+        for _ in _run(loaded, "memory"):
+            pass
+    except DdtreecError:
+        return False
+    return True
+
+
+def _run(loaded: LoadedEngine, last: str) -> Iterator[tuple[Pass, State]]:
+    state = State(loaded)
+    for step in PIPELINE:
+        before, state = state, step.run(state)
+        step.verify(before, state)
+        yield step, state
+        if step.name == last:
+            return
+
+
+def planned(loaded: LoadedEngine) -> State:
+    """The state after the last pass."""
+    return list(passes(loaded))[-1][1]
+
+
+def states_until(loaded: LoadedEngine, last: str) -> dict[str, State]:
+    """The state behind each pass up to `last`, by name; no later pass runs. Raises DdtreecError and VerifyError."""
+    found: dict[str, State] = {}
+    for step, state in passes(loaded):
+        found[step.name] = state
+        if step.name == last:
+            break
+    return found
+
+
+def state_after(loaded: LoadedEngine, name: str) -> State:
+    """The state behind the pass `name`. Raises DdtreecError, VerifyError, and KeyError for a name that is no pass."""
+    return states_until(loaded, name)[name]
+
+
+def check(loaded: LoadedEngine) -> None:
+    """Everything that can be wrong without weights and devices: graphs, layout, fit. Raises DdtreecError."""
+    for _ in passes(loaded, last="memory"):
+        pass
+
+
+def plan(loaded: LoadedEngine) -> reports.Report:
+    """What would run, where, and how fast. Writes nothing. Raises DdtreecError."""
+    return report(planned(loaded))
+
+
+def report(state: State) -> reports.Report:
+    """What a person wants to know of a state that went through all passes."""
+    return reports.report(state)
+
+
+def build_files(loaded: LoadedEngine, to: Stage = "bundle") -> dict[str, bytes]:
+    """The files of a bundle up to a stage, manifest excluded, by relative path. The same input gives the same bytes."""
+    files = {"spec.json": pretty_json(loaded.resolved())}
+    if to == "spec":
+        return files
+    state = State(loaded)
+    for number, (step, state) in enumerate(passes(loaded), 1):
+        files[f"graph/{number:02d}-{step.name}.txt"] = step.dump(state).encode()
+    if to == "graph":
+        return files
+    plan = assemble(state)
+    files[PLAN] = plan_file.encode(plan)
+    files["plan.txt"] = report_text(reports.report(state)).encode()
+    if to != "plan":
+        from ddtreec.emit.step import step_program  # here, so that `check` and `plan` need not load Jinja
+
+        files[STEP] = step_program(plan).encode()
+    return files
+
+
+def compile_engine(
+    ref: str | Path, overrides: Sequence[str] = (), to: Stage = "bundle", out: Path | None = None
+) -> Compiled:
+    """Compiles the engine `ref` (a shipped name or a path) with `--set` overrides up to a stage.
+
+    `out`: the folder to write, by one rename; a bundle goes to ./generated/<engine> without it, earlier stages are
+    then not written. Raises SpecError, FitError, BundleError and VerifyError.
+    """
+    loaded = load_engine(ref, overrides)
+    name = loaded.engine.name
+    if to == "bundle" and out is None:
+        out = Path("generated") / name
+    if out is not None:
+        bundle.refuse_foreign(out)
+    files = build_files(loaded, to)
+    if out is None:
+        return Compiled(name, files)
+    manifest = manifest_of(loaded, files)
+    written = bundle.write_bundle(out, files, manifest) if to == "bundle" else bundle.write_stage(out, files, manifest)
+    return Compiled(name, files, written)
+
+
+def manifest_of(loaded: LoadedEngine, files: dict[str, bytes]) -> Manifest:
+    """The manifest of these files."""
+    return bundle.make_manifest(
+        files,
+        engine=loaded.engine.name,
+        tool=__version__,
+        backend=loaded.topology.backend,
+        topology=loaded.topology.name,
+        spec=canonical_json(loaded.resolved()),
+        overrides=loaded.overrides,
+    )
+
+
+def pretty_json(data: object) -> bytes:
+    """Plain data as stable, indented JSON ending with a newline."""
+    return bundle.indented(canonical_json(data))
+
+
+def stage(name: str) -> Stage:
+    """The stage of this name. Raises ValueError for another word."""
+    for known in STAGES:
+        if known == name:
+            return known
+    raise ValueError(f"'{name}' is no stage")
+
+
+def stage_text(done: Compiled, to: Stage) -> str:
+    """What a stage adds, as one text: the resolved spec, the graphs, the plan, or the sources."""
+    chosen = {path: data.decode() for path, data in sorted(done.files.items()) if _is_of(path, to)}
+    if len(chosen) == 1:
+        return next(iter(chosen.values()))
+    return "".join(f"==> {path}\n{data}\n" for path, data in chosen.items())
+
+
+def _is_of(path: str, to: Stage) -> bool:
+    prefixes = {"spec": ("spec.json",), "graph": ("graph/",), "plan": ("plan.txt",), "src": (STEP, "src/")}
+    return path.startswith(prefixes.get(to, ("",)))

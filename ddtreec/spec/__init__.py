@@ -1,0 +1,1 @@
+"""From YAML text to frozen, validated objects that remember where each value was written."""

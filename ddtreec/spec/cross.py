@@ -1,0 +1,223 @@
+"""Checks between fields and between specs, of facts alone: token ids, drafter contract, tree, limits, topology.
+
+What an op's fields mean, and whether blocks and values chain, is checked where the graph is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ddtreec.core.errors import Problem
+from ddtreec.core.units import parse_bytes, parse_rate
+from ddtreec.spec.cross_split import split_problems, split_warnings
+from ddtreec.spec.schema import DrafterSpec, Kind, ModelSpec, StackItem
+from ddtreec.spec.source import Path, dotted
+
+if TYPE_CHECKING:
+    from ddtreec.spec.load import LoadedEngine
+
+
+def check(loaded: LoadedEngine) -> tuple[list[Problem], list[Problem]]:
+    """Everything that is wrong, and everything that is only strange, in the order of the checks."""
+    checks = (_token_problems, _pair_problems, _drafter_problems, _limit_problems, _topology_problems, split_problems)
+    problems = [problem for each in checks for problem in each(loaded)]
+    return problems, [*_unused(loaded), *split_warnings(loaded)]
+
+
+def layer_count(stack: Sequence[StackItem]) -> int:
+    """Layers of a stack: its repeats together."""
+    return sum(item.repeat or 0 for item in stack)
+
+
+def size_of(spec: ModelSpec | DrafterSpec, value: object) -> int | None:
+    """A dim by name or number; None where it is neither."""
+    if isinstance(value, bool):
+        return None
+    return value if isinstance(value, int) else spec.dims.get(value) if isinstance(value, str) else None
+
+
+def _embedding(model: ModelSpec, field: str) -> tuple[int, Path] | None:
+    """Size and place of `rows` or `cols` of the model's embedding."""
+    for name, block in model.blocks.items():
+        for index, op in enumerate(block.ops):
+            size = size_of(model, op.fields.get(field)) if op.op == "embedding" else None
+            if size is not None:
+                word = op.fields[field]
+                return size, ("dims", word) if isinstance(word, str) else ("blocks", name, "ops", index, field)
+    return None
+
+
+def _token_problems(loaded: LoadedEngine) -> Iterator[Problem]:
+    vocab = _embedding(loaded.model, "rows")
+    if vocab is None:
+        return
+    tokens = loaded.model.tokens
+    ids: list[tuple[Path, int | None]] = [(("tokens", "eos", i), token) for i, token in enumerate(tokens.eos)]
+    for path, token in [*ids, (("tokens", "bos"), tokens.bos), (("tokens", "pad"), tokens.pad)]:
+        if token is not None and token >= vocab[0]:
+            message = f"token {token} is outside of the vocabulary of {vocab[0]}"
+            yield loaded.problem("S033", message, "model", path, note=_note(loaded, "model", vocab[1], vocab[0]))
+    if not tokens.eos:
+        hint = "name at least one token that ends a text"
+        yield loaded.problem("S033", "without `eos` generation would never end", "model", ("tokens", "eos"), help=hint)
+
+
+def _pair_problems(loaded: LoadedEngine) -> Iterator[Problem]:
+    if loaded.tree is not None and loaded.drafter is None:
+        hint = "add `drafter:`, or remove `tree:` to run without speculation"
+        yield loaded.problem("S036", "a tree, but no drafter to grow it", "engine", ("tree",), key=True, help=hint)
+    if loaded.drafter is not None and loaded.tree is None:
+        hint = "add `tree:` (ddtree-16, or chain), or remove `drafter:` to run without speculation"
+        yield loaded.problem("S036", "a drafter, but no tree", "engine", ("drafter",), key=True, help=hint)
+
+
+def _drafter_problems(loaded: LoadedEngine) -> Iterator[Problem]:
+    drafter, model = loaded.drafter, loaded.model
+    if drafter is None:
+        return
+    layers = layer_count(model.stack)
+    rows, cols = _embedding(model, "rows"), _embedding(model, "cols")
+    has = (
+        ("layers", "{} layers", (layers, ("stack",))),
+        ("hidden", "hidden size {}", cols),
+        ("vocab", "{} tokens", rows),
+    )
+    for field, words, found in has:
+        wanted = getattr(drafter.target, field)
+        if found is not None and found[0] != wanted:
+            message = f"{drafter.name} was trained for a target of {words.format(wanted)}, "
+            message += f"{model.name} has {words.format(found[0])}"
+            note = _note(loaded, "model", found[1], found[0])
+            hint = "name the drafter of this model"
+            yield loaded.problem("S034", message, "drafter", ("target", field), note=note, help=hint)
+    yield from _tap_problems(loaded, drafter, layers)
+    yield from _mask_problems(loaded, drafter)
+
+
+def _tap_problems(loaded: LoadedEngine, drafter: DrafterSpec, layers: int) -> Iterator[Problem]:
+    for index, tap in enumerate(drafter.taps):
+        if tap >= layers:
+            message = f"tap {tap} is not a layer of {loaded.model.name}, which has layers 0 to {layers - 1}"
+            hint = "taps count from 0 and read the output of the layer"
+            yield loaded.problem("S035", message, "drafter", ("taps", index), help=hint)
+        elif tap in drafter.taps[:index]:
+            first = loaded.loc("drafter", ("taps", drafter.taps.index(tap)))
+            message = f"layer {tap} is tapped twice"
+            yield loaded.problem("S035", message, "drafter", ("taps", index), note=f"first at {first}")
+    if not drafter.taps:
+        yield loaded.problem("S035", "a drafter needs at least one tap", "drafter", ("taps",))
+
+
+def _mask_problems(loaded: LoadedEngine, drafter: DrafterSpec) -> Iterator[Problem]:
+    mask, tokens = drafter.mask_token, loaded.model.tokens
+    vocab = _embedding(loaded.model, "rows")
+    if vocab is not None and mask >= vocab[0]:
+        message = f"mask token {mask} is outside of the vocabulary of {vocab[0]}"
+        note = _note(loaded, "model", vocab[1], vocab[0])
+        yield loaded.problem("S033", message, "drafter", ("mask_token",), note=note)
+    roles = [("eos", token) for token in tokens.eos] + [("bos", tokens.bos), ("pad", tokens.pad)]
+    for role, token in roles:
+        if token == mask:
+            message = f"mask token {mask} is also the {role} token of {loaded.model.name}"
+            note = f"tokens.{role} at {loaded.loc('model', ('tokens', role))}"
+            hint = "use the id the drafter was trained with"
+            yield loaded.problem("S033", message, "drafter", ("mask_token",), note=note, help=hint)
+
+
+def _limit_problems(loaded: LoadedEngine) -> Iterator[Problem]:
+    limits, model = loaded.engine.limits, loaded.model
+    if limits.context > model.positions:
+        message = f"a context of {limits.context} tokens, but {model.name} was made for {model.positions}"
+        note = _note(loaded, "model", ("positions",), model.positions)
+        hint = f"at most {model.positions}"
+        yield loaded.problem("S037", message, "engine", ("limits", "context"), note=note, help=hint)
+    for field in ("chunk", "page"):
+        value = getattr(limits, field)
+        if value > limits.context:
+            message = f"a {field} of {value} tokens is more than the context of {limits.context}"
+            path: Path = ("limits", field)
+            # a default has no place of its own: then the context is what the person wrote
+            written = field in limits.model_fields_set
+            at = path if written else ("limits", "context")
+            hint = (
+                f"at most {limits.context}" if written else f"{value} is the default: add `{field}: {limits.context}`"
+            )
+            note = _note(loaded, "engine", ("limits", "context"), limits.context)
+            yield loaded.problem("S037", message, "engine", at, note=note, help=hint)
+    tree = loaded.tree
+    if tree is not None and tree.mode == "ddtree" and tree.budget + 1 > limits.context:
+        message = f"a tree of {tree.budget} nodes and its root do not fit a context of {limits.context} tokens"
+        note = _note(loaded, "engine", ("limits", "context"), limits.context)
+        hint = f"a budget of at most {limits.context - 1}"
+        yield loaded.problem("S036", message, "tree", ("budget",), note=note, help=hint)
+
+
+def _topology_problems(loaded: LoadedEngine) -> Iterator[Problem]:
+    topology, device = loaded.topology, loaded.topology.device
+    sizes: list[tuple[Path, str | None]] = [
+        (("device", name), getattr(device, name)) for name in ("memory", "reserved", "shared_memory", "l2")
+    ]
+    points: list[tuple[Path, Sequence[tuple[str, object]]]] = [(("device", "read_rate"), device.read_rate)]
+    if topology.link is not None:
+        points += [(("link", name), getattr(topology.link, name)) for name in ("all_reduce_us", "all_gather_us")]
+    elif topology.devices > 1:
+        message = f"{topology.devices} devices, but no `link` between them"
+        yield loaded.problem("S011", message, "topology", ("devices",), help="add `link:` with the collectives")
+    good = True
+    for path, size in [*sizes, *(((*path, i, 0), point[0]) for path, row in points for i, point in enumerate(row))]:
+        for problem in _unit(loaded, path, size, parse_bytes):
+            good = False
+            yield problem
+    for i, (_, rate) in enumerate(device.read_rate):
+        yield from _unit(loaded, ("device", "read_rate", i, 1), rate, parse_rate)
+    if not good:
+        return
+    if parse_bytes(device.reserved) >= parse_bytes(device.memory):
+        message = f"{device.reserved} of {device.memory} are reserved, nothing is left"
+        yield loaded.problem("S041", message, "topology", ("device", "reserved"))
+    for path, row in points:
+        counts = [parse_bytes(str(point[0])) for point in row]
+        if not counts or sorted(set(counts)) != counts:
+            message = f"the points of `{dotted(path)}` must grow in bytes, one at least"
+            yield loaded.problem("S041", message, "topology", path)
+
+
+def _unit(loaded: LoadedEngine, path: Path, text: object, parse: object) -> Iterator[Problem]:
+    try:
+        if isinstance(text, str):
+            parse_rate(text) if parse is parse_rate else parse_bytes(text)
+    except ValueError as error:
+        yield loaded.problem("S041", f"`{dotted(path)}`: {error}", "topology", path)
+
+
+def _unused(loaded: LoadedEngine) -> Iterator[Problem]:
+    """Dims, ropes and blocks that nothing names."""
+    graphs: list[tuple[Kind, ModelSpec | DrafterSpec, Sequence[StackItem]]] = [
+        ("model", loaded.model, loaded.model.stack)
+    ]
+    if loaded.drafter is not None:
+        graphs.append(("drafter", loaded.drafter, (*loaded.drafter.context, *loaded.drafter.draft)))
+    for kind, spec, stack in graphs:
+        named: set[object] = {table.dim for table in spec.ropes.values()}
+        for block in spec.blocks.values():
+            for op in block.ops:
+                for value in op.fields.values():
+                    named.update(value if isinstance(value, tuple) else (value,))
+        blocks = {name for item in stack for name in (item.block, *item.blocks)}
+        for section, known, used in (
+            ("dims", spec.dims, named),
+            ("ropes", spec.ropes, named),
+            ("blocks", spec.blocks, blocks),
+        ):
+            for name in known:
+                if name not in used:
+                    code = "S030" if section == "blocks" else "S032"
+                    message = f"`{section}.{name}` is not used"
+                    yield loaded.problem(code, message, kind, (section, name), key=True, help="remove it")
+
+
+def _note(loaded: LoadedEngine, kind: Kind, path: Path, value: object) -> str:
+    name = dotted(path if kind == "engine" else (kind, *path))
+    shown = f"{name} has {value} layers" if path == ("stack",) else f"{name} = {value}"
+    return f"{shown} ({loaded.loc(kind, path)})"

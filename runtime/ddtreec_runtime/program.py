@@ -1,0 +1,133 @@
+"""Step programs bound to buffers: everything that can be worked out before a step is, once a row count."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType, SimpleNamespace
+
+import torch
+from torch import Tensor
+
+from ddtreec.artifacts.plan import Program, Value
+from ddtreec.core.ids import attribute
+from ddtreec_runtime.backends.cpu.interpreter import alias, resolve
+from ddtreec_runtime.ranks import StepRun, drive
+from ddtreec_runtime.state import StepState, buffer_dtype
+
+StepFunction = Callable[[SimpleNamespace, SimpleNamespace, SimpleNamespace, StepState], StepRun]
+
+PLANNED_ITEMSIZE = {"float32": 4, "bfloat16": 2, "float64": 8}
+
+
+def load_steps(source: bytes, path: str) -> ModuleType:
+    """The module of a bundle's step.py, from text that was already checked. Nothing is written or registered."""
+    module = ModuleType("ddtreec_step")
+    module.__file__ = path
+    exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)
+    return module
+
+
+def namespace(tensors: Mapping[str, Tensor]) -> SimpleNamespace:
+    """Weights by id as attributes, spelt as the step program spells them."""
+    return SimpleNamespace(**{attribute(name): tensor for name, tensor in tensors.items()})
+
+
+def new_arena(programs: Sequence[Program], planned: str, dtype: torch.dtype) -> Tensor:
+    """One rank's arena, bytes for the largest of the programs that share it, in `dtype` instead of `planned`."""
+    return torch.empty(max(p.arena_bytes for p in programs) * scale(planned, dtype), dtype=torch.uint8)
+
+
+def scale(planned: str, dtype: torch.dtype) -> int:
+    """By how much offsets and sizes grow when computing in a wider dtype than planned."""
+    return max(1, dtype.itemsize // PLANNED_ITEMSIZE[planned])
+
+
+class BoundProgram:
+    """One step program with the buffers of every rank.
+
+    `inputs`: for each value of home 'input' a buffer of `max_rows` rows, which the caller fills before a run; shared by
+    all ranks. `persistent[rank][value id]`: the buffers that outlive the step. Rank 0's outputs are everyone's.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        function: StepFunction,
+        kernels: SimpleNamespace,
+        weights: Sequence[SimpleNamespace],
+        states: Sequence[StepState],
+        arenas: Sequence[Tensor],
+        inputs: Mapping[str, Tensor],
+        planned: str,
+    ):
+        self.program = program
+        self.function = function
+        self.kernels = kernels
+        self.weights = list(weights)
+        self.states = list(states)
+        self.arenas = list(arenas)
+        self.inputs = dict(inputs)
+        self.scale = scale(planned, states[0].dtype)
+        self.poison = False
+        """Fill the arena with NaN bytes before every run, to show that nothing reads stale data. For tests."""
+        self.persistent = [self._persistent(state) for state in states]
+        self._bound: dict[tuple[int, int], list[SimpleNamespace]] = {}
+
+    def run(self) -> None:
+        """One step of the rows that the states were begun with, on all ranks."""
+        state = self.states[0]
+        buffers = self._bound.get((state.rows, state.out_rows)) or self._bind(state.rows, state.out_rows)
+        if self.poison:
+            for arena in self.arenas:
+                arena.fill_(0xFF)
+        step, kernels = self.function, self.kernels
+        drive([step(kernels, w, b, s) for w, b, s in zip(self.weights, buffers, self.states, strict=True)], kernels)
+
+    def output(self, value: str) -> Tensor:
+        """The rows of a persistent value that the last step wrote; valid until the next run."""
+        buffer = self.persistent[0][value]
+        rows = self._shape_of[value][0]
+        return buffer[: self.states[0].out_rows if rows == "out_rows" else self.states[0].rows]
+
+    def _persistent(self, state: StepState) -> dict[str, Tensor]:
+        values = [v for v in self.program.values if v.home == "persistent"]
+        self._shape_of = {v.id: v.shape for v in values}
+        most = self.program.max_rows, self.program.max_out_rows
+        return {v.id: torch.zeros(resolve(v.shape, *most), dtype=buffer_dtype(v.dtype, state.dtype)) for v in values}
+
+    def _bind(self, rows: int, out_rows: int) -> list[SimpleNamespace]:
+        """Views of all buffers for this many rows, per rank; kept for the next step of this size."""
+        if rows > self.program.max_rows or out_rows > max(self.program.max_out_rows, 0):
+            raise ValueError(
+                f"{self.program.name} takes {self.program.max_rows} rows and {self.program.max_out_rows} out rows, "
+                f"not {rows} and {out_rows}"
+            )
+        bound = []
+        for state, arena, kept in zip(self.states, self.arenas, self.persistent, strict=True):
+            views: dict[str, Tensor] = {}
+            for value in self.program.values:
+                if value.home != "token":
+                    views[value.id] = self._view(value, views, arena, kept, resolve(value.shape, rows, out_rows), state)
+            bound.append(namespace(views))
+        self._bound[rows, out_rows] = bound
+        return bound
+
+    def _view(
+        self,
+        value: Value,
+        views: Mapping[str, Tensor],
+        arena: Tensor,
+        kept: Mapping[str, Tensor],
+        shape: tuple[int, ...],
+        state: StepState,
+    ) -> Tensor:
+        if value.home == "alias":
+            return alias(views[value.parent], value.start, shape)
+        if value.home == "input":
+            return self.inputs[value.id][: shape[0]]
+        if value.home == "persistent":
+            return kept[value.id][: shape[0]]
+        dtype = buffer_dtype(value.dtype, state.dtype)
+        start = value.offset * self.scale
+        return arena[start : start + math.prod(shape) * dtype.itemsize].view(dtype).view(shape)

@@ -1,0 +1,1 @@
+"""Tests against stored vectors under tests/data."""
