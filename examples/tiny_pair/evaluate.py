@@ -3,9 +3,9 @@
     python evaluate.py --target DIR --drafter DIR --prompts heldout.jsonl --out results.json
 
 Speculative decoding commits exactly the target's own text, so the text is generated first (greedy, and sampled at
-temperature 0.8) and the rounds are replayed on it: at each anchor the drafter's logits give the best-first tree, and the
-accepted length is the depth to which the text stays inside the tree. tau = tokens committed / verify passes, the bonus
-token included.
+temperature 0.8) and the rounds are replayed on it: at each anchor the drafter's logits give the best-first tree, and
+the accepted length is the depth to which the text stays inside the tree. tau = tokens committed / verify passes, the
+bonus token included. A prompt counts as looping when its continuation ends inside a loop (see `generate.loops`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
-
 from drafter import Drafter, block_tokens, dense_attend
 from export import load_drafter, load_target
 from generate import Generator, loops
 from model import Target
+from torch import Tensor
 
 BUDGETS = (4, 7, 8, 12, 16, 24, 32, 64)
 

@@ -12,12 +12,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
+from drafter import Drafter, DrafterConfig
+from model import BOS, EOS, MASK, PAD, Target, TargetConfig
+from quant import dequantise, pack, quantise, unpack
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-
-from drafter import Drafter, DrafterConfig
-from model import BOS, EOS, MASK, PAD, Moe, Target, TargetConfig
-from quant import dequantise, pack, quantise, unpack
 
 PREFIX = "language_model."
 EXPERT_PARTS = {"gate_proj": "experts_gate", "up_proj": "experts_up", "down_proj": "experts_down"}

@@ -10,7 +10,6 @@ import json
 from pathlib import Path
 
 import numpy as np
-
 from tokenizer import documents
 
 

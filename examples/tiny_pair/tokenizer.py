@@ -14,7 +14,6 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
-
 from model import BOS, EOS, MASK, PAD
 
 SPECIAL = {"<|bos|>": BOS, "<|eos|>": EOS, "<|mask|>": MASK, "<|pad|>": PAD}
