@@ -4,8 +4,8 @@
 
 Reads wheels and installed distributions, keeps those whose own metadata names only PSF, MIT, BSD or Apache-2.0
 licences, drops tests, vendored, generated and oversized files, strips leading licence comments, and removes exact and
-near duplicates (MinHash over shingles of three normalised lines). No distribution gives more than `--cap-mb`. Whole distributions are held out for evaluation, and
-training files that nearly repeat a held-out file are dropped.
+near duplicates (MinHash over shingles of three normalised lines). No distribution gives more than `--cap-mb`. Whole
+distributions are held out for evaluation, and training files that nearly repeat a held-out file are dropped.
 
 Writes `train.txt` and `heldout.txt` (UTF-8 documents, each ended by a NUL byte) and `sources.json`, the list of
 distributions with version, licence, files and bytes.
@@ -253,8 +253,8 @@ def main() -> None:
     thinner = Thinner(args.thin_after_mb * 1e6, args.thin_keep)
     with (
         ProcessPoolExecutor(args.workers) as pool,
-        open(out / "train.txt", "wb") as train,
-        open(out / "heldout.txt", "wb") as held,
+        (out / "train.txt").open("wb") as train,
+        (out / "heldout.txt").open("wb") as held,
     ):
         for source, documents in zip(sources, pool.map(read_source, sources), strict=True):
             fresh = [text.encode() for text, sig in documents if known.is_new(sig)]

@@ -13,9 +13,8 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
-
 from model import MASK, Mlp, Norm, rope_tables
+from torch import Tensor, nn
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 """(q [B, Hq, R, D], k [B, Hkv, S, D], v likewise) -> [B, Hq, R, D]; knows its own mask."""

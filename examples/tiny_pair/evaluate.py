@@ -3,9 +3,9 @@
     python evaluate.py --target DIR --drafter DIR --prompts heldout.jsonl --out results.json
 
 Speculative decoding commits exactly the target's own text, so the text is generated first (greedy, and sampled at
-temperature 0.8) and the rounds are replayed on it: at each anchor the drafter's logits give the best-first tree, and the
-accepted length is the depth to which the text stays inside the tree. tau = tokens committed / verify passes, the bonus
-token included.
+temperature 0.8) and the rounds are replayed on it: at each anchor the drafter's logits give the best-first tree, and
+the accepted length is the depth to which the text stays inside the tree. tau = tokens committed / verify passes, the
+bonus token included. A prompt counts as looping when its continuation ends inside a loop (see `generate.loops`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
-
 from drafter import Drafter, block_tokens, dense_attend
 from export import load_drafter, load_target
 from generate import Generator, loops
 from model import Target
+from torch import Tensor
 
 BUDGETS = (4, 7, 8, 12, 16, 24, 32, 64)
 
@@ -173,9 +172,7 @@ def main() -> None:
     prompts = torch.tensor([row["prompt_ids"] for row in rows], device=args.device)
     results = {}
     for temperature in (0.0, 0.8):
-        results[f"temperature {temperature}"] = measure(
-            target, drafter, prompts, args.count, temperature, args.seed
-        )[0]
+        results[f"temperature {temperature}"] = measure(target, drafter, prompts, args.count, temperature, args.seed)[0]
     print_table(results)
     print(f"{len(prompts)} prompts of {prompts.shape[1]} tokens, {args.count} new tokens; {time.time() - began:.0f} s")
     if args.out:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
-
 from model import Target, run_step
+from torch import Tensor
 
 
 def advance(states: Tensor, head: Tensor, noise: Tensor, temperature: Tensor) -> Tensor:

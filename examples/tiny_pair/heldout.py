@@ -1,6 +1,6 @@
 """Pick the held-out prompts: one a file, starting at a line start, as token ids and text.
 
-    python heldout.py --text corpus/heldout.txt --tokenizer tokenizer.json --out heldout.jsonl
+python heldout.py --text corpus/heldout.txt --tokenizer tokenizer.json --out heldout.jsonl
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import json
 from pathlib import Path
 
 import numpy as np
-
 from tokenizer import documents
 
 

@@ -1,7 +1,7 @@
 """Train the byte-level BPE tokenizer, and turn the corpus into token arrays.
 
-    python tokenizer.py train  --text corpus/train.txt --out tokenizer.json
-    python tokenizer.py encode --text corpus/train.txt[.xz] --tokenizer tokenizer.json --out train.npy
+python tokenizer.py train  --text corpus/train.txt --out tokenizer.json
+python tokenizer.py encode --text corpus/train.txt[.xz] --tokenizer tokenizer.json --out train.npy
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
-
 from model import BOS, EOS, MASK, PAD
 
 SPECIAL = {"<|bos|>": BOS, "<|eos|>": EOS, "<|mask|>": MASK, "<|pad|>": PAD}

@@ -3,11 +3,11 @@
     python train_drafter.py --target DIR --tokens train.npy --out DIR --state DIR --minutes 9 --progress 0 0.6
     python train_drafter.py --target DIR --tokens train.npy --out DIR --state DIR --minutes 6 --progress 0.6 1
 
-First the target continues prompts from the corpus (greedy and sampled rows). Then sequences of `--length` tokens are cut
-into blocks of eight: each block's first token is its anchor, so every position is one draft row, and a random shift of
-the cut makes each epoch see other anchors. Features come from the same INT4-rounded target that is shipped. A share of
-steps uses long windows of plain corpus text, so that the drafter works at long contexts too. The loss is cross entropy
-with D-PACE weights: the weight of a row is the expected acceptance that hangs on it.
+First the target continues prompts from the corpus (greedy and sampled rows). Then sequences of `--length` tokens are
+cut into blocks of eight: each block's first token is its anchor, so every position is one draft row, and a random shift
+of the cut makes each epoch see other anchors. Features come from the same INT4-rounded target that is shipped. A share
+of steps uses long windows of plain corpus text, so that the drafter works at long contexts too. The loss is cross
+entropy with D-PACE weights: the weight of a row is the expected acceptance that hangs on it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
-
 from checkpoint import load_state, save_state
 from drafter import Attend, Drafter, DrafterConfig, dense_attend, flex_attend, run_draft_layer
 from export import export_drafter, load_target
 from generate import Generator, loops
 from model import MASK, Target, run_layer
 from optim import Optimizer, Rates, rate_scale
+from torch import Tensor
 from train_target import Windows, load_tokens
 
 SPARE = 8

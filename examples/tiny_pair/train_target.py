@@ -16,13 +16,12 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
-
 from checkpoint import load_state, save_state
 from export import export_target
 from model import Moe, Target, TargetConfig, run_layer
 from optim import Optimizer, Rates, rate_scale
 from quant import fake_quantise
+from torch import Tensor
 
 QUANTISE_FROM = 0.7
 BIAS_RATE = 1e-3
