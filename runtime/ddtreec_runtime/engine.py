@@ -14,6 +14,7 @@ from ddtreec.artifacts.plan import Plan
 from ddtreec.core.errors import BundleError, Problem, SpecError
 from ddtreec_runtime import checks
 from ddtreec_runtime.backends.cpu.interpreter import run_calls
+from ddtreec_runtime.backends.cpu.layout import lay_out
 from ddtreec_runtime.build import Parts, build
 from ddtreec_runtime.bundle import Bundle, open_bundle
 from ddtreec_runtime.generation import Generation, Job, run_job
@@ -79,6 +80,7 @@ class Engine:
             audit(checkpoint, needed, store)
         weights = load_all(checkpoints, needed, plan.mesh, compute, progress)
         with torch.inference_mode():
+            lay_out(weights, plan.programs)
             parts = build(bundle, weights, compute, drafting=drafter_dir is not None)
         return cls(bundle, parts, weights, Tokenizer.from_dir(weights_dir))
 

@@ -2,16 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from torch import Tensor
 
 
 def rms_norm(y: Tensor, x: Tensor, weight: Tensor, *, eps: float) -> None:
     """y = x / sqrt(mean(x^2) + eps) * weight; statistics and product in float32 or wider, rounded once."""
-    wide = x if x.dtype != torch.bfloat16 else x.float()
-    inverse = wide.square().mean(-1, keepdim=True).add_(eps).rsqrt_()
-    if wide is x:
-        torch.mul(x, inverse, out=y)
+    bind_rms_norm(y, x, weight, eps=eps)()
+
+
+def bind_rms_norm(y: Tensor, x: Tensor, weight: Tensor, *, eps: float) -> Callable[[], object]:
+    """See `rms_norm`."""
+    if x.dtype == torch.bfloat16:
+        return partial(_rounded, y, x, weight, eps)
+    size = x.shape[-1]
+    if x.numel() == size:
+        return _one_row(y.view(size), x.view(size), weight, eps)
+    share = 1 / size
+    least = torch.full((), eps, dtype=x.dtype)
+
+    def run() -> None:
+        # The norm of a row is one operation; square, mean and sum are three.
+        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        torch.mul(x, torch.addcmul(least, norm, norm, value=share).rsqrt_(), out=y)
         y.mul_(weight)
-    else:
-        y.copy_(wide * inverse * weight.float())
+
+    return run
+
+
+def _one_row(y: Tensor, x: Tensor, weight: Tensor, eps: float) -> Callable[[], object]:
+    """The factor of a lone row is a number: two operations do it."""
+    share, zero = 1 / len(x), torch.zeros_like(x)
+
+    def run() -> None:
+        square = float(torch.dot(x, x)) * share + eps
+        # NaN and infinity must come out as NaN and zero, as they do from tensors.
+        torch.addcmul(zero, x, weight, value=square**-0.5, out=y)
+
+    return run
+
+
+def _rounded(y: Tensor, x: Tensor, weight: Tensor, eps: float) -> None:
+    wide = x.float()
+    y.copy_(wide * wide.square().mean(-1, keepdim=True).add_(eps).rsqrt_() * weight.float())

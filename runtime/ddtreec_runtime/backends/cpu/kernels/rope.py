@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -13,21 +15,43 @@ def rope(state: StepState, y: Tensor, x: Tensor, *, table: str) -> None:
 
     x, y: [r, dim] or [r, heads, dim]. Interleaved tables pair (x0, x1), half tables pair (x0, x_{dim/2}).
     """
-    turn = state.turn(table)
-    if x.dim() == 3:
-        turn = turn.unsqueeze(1)
-    wide = x.float() if x.dtype == torch.bfloat16 else x
+    bind_rope(state, y, x, table=table)()
+
+
+def bind_rope(state: StepState, y: Tensor, x: Tensor, *, table: str) -> Callable[[], object]:
+    """See `rope`."""
+    heads = x.dim() == 3
+    wide = x.dtype != torch.bfloat16
     if state.ropes[table].layout == "half":
-        cos, sin = turn.real, turn.imag
-        a, b = wide.chunk(2, dim=-1)
-        half = a.shape[-1]
-        y[..., :half] = a * cos - b * sin
-        y[..., half:] = b * cos + a * sin
-    elif wide is x and _even(x) and _even(y):
-        torch.mul(_pairs(x), turn, out=_pairs(y))
-    else:
-        own = wide.clone(memory_format=torch.contiguous_format)  # a lone row at an odd offset is contiguous already
-        y.copy_(torch.view_as_real(_pairs(own) * turn).flatten(-2))
+        a, b = x.chunk(2, dim=-1)
+        first, second = y.chunk(2, dim=-1)
+
+        def half() -> None:
+            turn = state.turn(table, heads)
+            cos, sin = turn.real, turn.imag
+            if wide:
+                torch.mul(a, cos, out=first).addcmul_(b, sin, value=-1)
+                torch.mul(b, cos, out=second).addcmul_(a, sin)
+            else:
+                low, high = a.float(), b.float()
+                first.copy_(low * cos - high * sin)
+                second.copy_(high * cos + low * sin)
+
+        return half
+    if wide and _even(x) and _even(y):
+        given, turned = _pairs(x), _pairs(y)
+
+        def pairs() -> None:
+            torch.mul(given, state.turn(table, heads), out=turned)
+
+        return pairs
+
+    def copied() -> None:
+        # float() may give x itself, and a lone row at an odd offset is contiguous already: a copy in any case.
+        own = x.float() if not wide else x.clone(memory_format=torch.contiguous_format)
+        y.copy_(torch.view_as_real(_pairs(own) * state.turn(table, heads)).flatten(-2))
+
+    return copied
 
 
 def _pairs(x: Tensor) -> Tensor:
