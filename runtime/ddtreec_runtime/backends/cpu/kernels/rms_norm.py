@@ -16,13 +16,12 @@ def rms_norm(y: Tensor, x: Tensor, weight: Tensor, *, eps: float) -> None:
 
 def bind_rms_norm(y: Tensor, x: Tensor, weight: Tensor, *, eps: float) -> Callable[[], object]:
     """See `rms_norm`."""
+    size = x.shape[-1]
     if x.dtype == torch.bfloat16:
         return partial(_rounded, y, x, weight, eps)
-    size = x.shape[-1]
     if x.numel() == size:
         return _one_row(y.view(size), x.view(size), weight, eps)
-    share = 1 / size
-    least = torch.full((), eps, dtype=x.dtype)
+    share, least = 1 / size, torch.full((), eps, dtype=x.dtype)
 
     def run() -> None:
         # The norm of a row is one operation; square, mean and sum are three.
@@ -34,17 +33,17 @@ def bind_rms_norm(y: Tensor, x: Tensor, weight: Tensor, *, eps: float) -> Callab
 
 
 def _one_row(y: Tensor, x: Tensor, weight: Tensor, eps: float) -> Callable[[], object]:
-    """The factor of a lone row is a number: two operations do it."""
-    share, zero = 1 / len(x), torch.zeros_like(x)
+    """The factor of a lone row is a number, from one dot product."""
+    size, zero = len(x), torch.zeros_like(x)
 
     def run() -> None:
-        square = float(torch.dot(x, x)) * share + eps
-        # NaN and infinity must come out as NaN and zero, as they do from tensors.
-        torch.addcmul(zero, x, weight, value=square**-0.5, out=y)
+        factor = (torch.dot(x, x).item() / size + eps) ** -0.5
+        torch.addcmul(zero, x, weight, value=factor, out=y)
 
     return run
 
 
 def _rounded(y: Tensor, x: Tensor, weight: Tensor, eps: float) -> None:
+    """bfloat16, computed in float32."""
     wide = x.float()
     y.copy_(wide * wide.square().mean(-1, keepdim=True).add_(eps).rsqrt_() * weight.float())

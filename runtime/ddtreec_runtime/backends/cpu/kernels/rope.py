@@ -20,45 +20,46 @@ def rope(state: StepState, y: Tensor, x: Tensor, *, table: str) -> None:
 
 def bind_rope(state: StepState, y: Tensor, x: Tensor, *, table: str) -> Callable[[], object]:
     """See `rope`."""
-    heads = x.dim() == 3
-    wide = x.dtype != torch.bfloat16
+    heads, rounded = x.dim() == 3, x.dtype == torch.bfloat16
     if state.ropes[table].layout == "half":
-        a, b = x.chunk(2, dim=-1)
-        first, second = y.chunk(2, dim=-1)
+        return _half(state, y, x, table)
+    pair = torch.complex128 if x.dtype == torch.float64 else torch.complex64
+    if not rounded and _even(x) and _even(y):
+        given, out = x.view(pair), y.view(pair)
 
-        def half() -> None:
-            turn = state.turn(table, heads)
-            cos, sin = turn.real, turn.imag
-            if wide:
-                torch.mul(a, cos, out=first).addcmul_(b, sin, value=-1)
-                torch.mul(b, cos, out=second).addcmul_(a, sin)
-            else:
-                low, high = a.float(), b.float()
-                first.copy_(low * cos - high * sin)
-                second.copy_(high * cos + low * sin)
+        def turn() -> None:
+            torch.mul(given, state.turn(table, heads), out=out)
 
-        return half
-    if wide and _even(x) and _even(y):
-        given, turned = _pairs(x), _pairs(y)
+        return turn
 
-        def pairs() -> None:
-            torch.mul(given, state.turn(table, heads), out=turned)
+    def turn_copy() -> None:
+        # A lone row at an odd offset counts as contiguous, so only a clone is sure to lie at an even one.
+        own = x.float() if rounded else x.clone(memory_format=torch.contiguous_format)
+        y.copy_((own.contiguous().view(pair) * state.turn(table, heads)).view(own.dtype))
 
-        return pairs
-
-    def copied() -> None:
-        # float() may give x itself, and a lone row at an odd offset is contiguous already: a copy in any case.
-        own = x.float() if not wide else x.clone(memory_format=torch.contiguous_format)
-        y.copy_(torch.view_as_real(_pairs(own) * state.turn(table, heads)).flatten(-2))
-
-    return copied
+    return turn_copy
 
 
-def _pairs(x: Tensor) -> Tensor:
-    """Neighbours on the last axis as complex numbers."""
-    return torch.view_as_complex(x.unflatten(-1, (-1, 2)))
+def _half(state: StepState, y: Tensor, x: Tensor, table: str) -> Callable[[], object]:
+    """Pairs half a row apart."""
+    heads, rounded = x.dim() == 3, x.dtype == torch.bfloat16
+    a, b = x.chunk(2, dim=-1)
+    first, second = y.chunk(2, dim=-1)
+
+    def turn() -> None:
+        factor = state.turn(table, heads)
+        cos, sin = factor.real, factor.imag
+        if rounded:
+            low, high = a.float(), b.float()
+            first.copy_(low * cos - high * sin)
+            second.copy_(high * cos + low * sin)
+        else:
+            torch.mul(a, cos, out=first).addcmul_(b, sin, value=-1)
+            torch.mul(b, cos, out=second).addcmul_(a, sin)
+
+    return turn
 
 
 def _even(x: Tensor) -> bool:
-    """Whether `x` can be seen as complex numbers in place."""
-    return x.stride(-1) == 1 and x.storage_offset() % 2 == 0 and all(s % 2 == 0 for s in x.stride()[:-1])
+    """Whether neighbours on the last axis can be seen as complex numbers in place."""
+    return x.stride(-1) == 1 and not (x.storage_offset() & 1 or any(s & 1 for s in x.stride()[:-1]))
