@@ -23,7 +23,7 @@ class RopeTables:
         self._turns: dict[tuple[str, bool], Tensor] = {}
 
     def at(self, positions: Tensor, table: str, heads: bool = False) -> Tensor:
-        """amplitude * exp(i position inv_freq), angles in float64: complex [rows, dim / 2], or [rows, 1, dim / 2] for `heads`."""
+        """amplitude * exp(i position inv_freq), angles in float64: complex [rows, dim / 2], or [rows, 1, dim / 2]."""
         if positions is not self._positions:
             self._positions, self._turns = positions, {}
         turn = self._turns.get((table, heads))
