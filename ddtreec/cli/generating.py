@@ -43,6 +43,11 @@ OPTIONS = (
     click.option(
         "--dtype", type=click.Choice(["float32", "bfloat16", "float64"]), help="[default: what the bundle says]"
     ),
+    click.option(
+        "--threads",
+        type=click.IntRange(min=1),
+        help="CPU threads.  [default: what the model's matrices are worth, 1 for small ones]",
+    ),
 )
 
 

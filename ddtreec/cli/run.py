@@ -48,6 +48,7 @@ def run(
     prompt_ids: str | None,
     prompts: Path | None,
     dtype: str | None,
+    threads: int | None,
     show_tree: bool,
     as_json: bool,
     progress: Style,
@@ -70,7 +71,9 @@ def run(
     generating.refuse_early(options)
     with generating.source(bundle, weights, drafter_weights) as source:
         with reporting(progress, "loading") as report:
-            engine = Engine.load(source.bundle, source.weights, source.drafter, dtype=dtype, progress=report)
+            engine = Engine.load(
+                source.bundle, source.weights, source.drafter, dtype=dtype, progress=report, threads=threads
+            )
         with engine:
             encoded = [one.encode(engine.tokenizer, source.weights) for one in asked]
             for ids in encoded:

@@ -30,6 +30,7 @@ def trace(
     prompt_file: Path | None,
     prompt_ids: str | None,
     dtype: str | None,
+    threads: int | None,
     output: Path | None,
     html: Path | None,
     **options: Any,
@@ -60,7 +61,7 @@ def trace(
     recorder = Recorder()
     with (
         generating.source(bundle, weights, drafter_weights) as source,
-        Engine.load(source.bundle, source.weights, source.drafter, dtype=dtype) as engine,
+        Engine.load(source.bundle, source.weights, source.drafter, dtype=dtype, threads=threads) as engine,
     ):
         tokenizer, plan = engine.tokenizer, engine.plan
         ids = asked.encode(tokenizer, source.weights)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ddtreec.artifacts.plan import Cache, Plan, Program
 from ddtreec.core.errors import VerifyError
-from ddtreec_runtime.backends.cpu.kernels import KERNELS
+from ddtreec_runtime.backends.cpu.kernels import recorder
 from ddtreec_runtime.bundle import Bundle
 from ddtreec_runtime.drafting import Drafter
 from ddtreec_runtime.kv import ContextCache, LatentCache, PagePool, PageTable
@@ -51,7 +51,7 @@ def build(bundle: Bundle, weights: Sequence[dict[str, Tensor]], dtype: torch.dty
 
     def bound(name: str, inputs: dict[str, Tensor]) -> BoundProgram:
         function = getattr(bundle.steps, name)
-        return BoundProgram(programs[name], function, KERNELS, spaces, states, arenas, inputs, plan.dtype)
+        return BoundProgram(programs[name], function, recorder, spaces, states, arenas, inputs, plan.dtype)
 
     target = Target(
         bound("target", {"tokens": token_buffer(programs["target"])}),

@@ -21,6 +21,12 @@ def device(name: str) -> None:
         raise SpecError(Problem("R009", f"unknown device '{name}'", help="use 'auto' or 'cpu'"))
 
 
+def threads(count: int | None) -> None:
+    """R009 for a number of threads below 1."""
+    if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
+        raise SpecError(Problem("R009", f"threads is {count!r}", help="give 1 or more, or None to let the plan decide"))
+
+
 def backend(bundle: Bundle) -> None:
     """B027 where the bundle is for a device that is not here."""
     kind = bundle.plan.backend

@@ -24,6 +24,7 @@ from ddtreec_runtime.rounds import Round
 from ddtreec_runtime.sampling import SamplingParams
 from ddtreec_runtime.state import causal
 from ddtreec_runtime.text import Tokenizer
+from ddtreec_runtime.threads import automatic, computing
 from ddtreec_runtime.tree import Tree
 from ddtreec_runtime.weights import Progress, audit, load_all, read_checkpoint
 
@@ -37,11 +38,20 @@ class Engine:
     Use it as a context manager, or call `close`.
     """
 
-    def __init__(self, bundle: Bundle, parts: Parts, weights: list[dict[str, Tensor]], tokenizer: Tokenizer | None):
+    def __init__(
+        self,
+        bundle: Bundle,
+        parts: Parts,
+        weights: list[dict[str, Tensor]],
+        tokenizer: Tokenizer | None,
+        threads: int = 1,
+    ):
         """Use `Engine.load`."""
         self.bundle = bundle
         self.tokenizer = tokenizer
         """The checkpoint's tokenizer, None where it has no tokenizer.json."""
+        self.threads = threads
+        """CPU threads of every call. Torch's own number, which belongs to the process, is put back afterwards."""
         self._parts: Parts | None = parts
         self._weights = weights
 
@@ -54,18 +64,22 @@ class Engine:
         device: str = "auto",
         dtype: str | None = None,
         progress: Progress | None = None,
+        threads: int | None = None,
     ) -> Engine:
         """Open a bundle and load the weights it needs.
 
         weights_dir: Hugging Face directory of the target; drafter_dir: of the DFlash drafter, None loads no drafter and
         leaves speculation off. device: 'auto' or 'cpu'. dtype: 'float32', 'bfloat16' or 'float64' for activations,
         caches and weights, by default the one the bundle was planned for. progress: called as (bytes done, bytes in
-        all, weight id).
+        all, weight id). threads: CPU threads to compute with, by default what the plan's matrices are worth (see
+        `ddtreec_runtime.threads`): one for small models, at most torch's own number.
 
         Raises BundleError (B02x: not a bundle, changed, another version; B027: its device is not here),
-        CheckpointError (K0xx: tensors missing, damaged, of another shape), SpecError (R009: unknown dtype or device).
+        CheckpointError (K0xx: tensors missing, damaged, of another shape), SpecError (R009: unknown dtype or device,
+        threads below 1).
         """
         checks.device(device)
+        checks.threads(threads)
         bundle = open_bundle(bundle_dir)
         checks.backend(bundle)
         plan = bundle.plan
@@ -83,7 +97,8 @@ class Engine:
         with torch.inference_mode():
             prepare(programs, weights)
             parts = build(bundle, weights, compute, drafting=drafter_dir is not None)
-        return cls(bundle, parts, weights, Tokenizer.from_dir(weights_dir))
+        count = threads or automatic(plan, compute.itemsize, torch.get_num_threads())
+        return cls(bundle, parts, weights, Tokenizer.from_dir(weights_dir), count)
 
     # ---- facts ----
 
@@ -99,7 +114,7 @@ class Engine:
 
     # ---- the model ----
 
-    @torch.inference_mode()
+    @computing
     def logits(self, token_ids: Sequence[int]) -> Tensor:
         """Next-token logits after every token: [T, V] in the engine's dtype.
 
@@ -109,7 +124,7 @@ class Engine:
         target = self._fresh().target
         return torch.cat([logits.clone() for _, logits in target.prefill(ids, "all")])
 
-    @torch.inference_mode()
+    @computing
     def hidden_states(self, token_ids: Sequence[int], layers: Sequence[int | str]) -> Tensor:
         """Residual stream after each asked layer: [len(layers), T, H] in the engine's dtype.
 
@@ -136,7 +151,7 @@ class Engine:
             chunks.append(torch.stack([env[name] for name in names]) if names else torch.empty(0, rows, 0))
         return torch.cat(chunks, dim=1)
 
-    @torch.inference_mode()
+    @computing
     def tree_logits(self, prefix_ids: Sequence[int], node_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
         """Next-token logits at every node of a token tree behind a prefix: [N, V] in the engine's dtype.
 
@@ -156,7 +171,7 @@ class Engine:
         hidden = torch.from_numpy(~tree.visibility).unsqueeze(1) if len(nodes) > 1 else None
         return parts.target.step(nodes, len(prefix) + depth, hidden).clone()
 
-    @torch.inference_mode()
+    @computing
     def draft_logits(self, token_ids: Sequence[int]) -> Tensor:
         """What the drafter guesses behind these tokens: [block - 1, V] in the engine's dtype.
 
@@ -173,7 +188,7 @@ class Engine:
 
     # ---- text ----
 
-    @torch.inference_mode()
+    @computing
     def generate(
         self,
         prompt_ids: Sequence[int],

@@ -108,11 +108,9 @@ class LatentCache:
 
     def write(self, layer: int, place: Placement, c: Tensor, k: Tensor) -> None:
         """The step's rows of one layer: c [rows, kv_lora], k [rows, rope]."""
-        store, lora = self.layers[layer], c.shape[-1]
+        store = self.layers[layer]
         if place.slots is None:
-            rows = store.narrow(0, place.first + place.committed, place.rows)
-            rows[:, :lora] = c
-            rows[:, lora:] = k
+            torch.cat((c, k), dim=-1, out=store.narrow(0, place.first + place.committed, place.rows))
         else:
             store.index_copy_(0, place.slots[place.committed :], torch.cat([c, k], dim=-1))
 

@@ -1,4 +1,8 @@
-"""Step programs bound to buffers: everything that can be worked out before a step is, once a row count."""
+"""Step programs bound to buffers: everything that can be worked out before a step is, once a row count.
+
+A step function is straight-line, so it is run once a row count, with kernels that note their calls; a step then makes
+those calls in order. What changes from step to step reaches kernels through the state alone.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +58,7 @@ class BoundProgram:
         self,
         program: Program,
         function: StepFunction,
-        kernels: SimpleNamespace,
+        recorder: Callable[[list[Callable[[], object]]], SimpleNamespace],
         weights: Sequence[SimpleNamespace],
         states: Sequence[StepState],
         arenas: Sequence[Tensor],
@@ -63,7 +67,7 @@ class BoundProgram:
     ):
         self.program = program
         self.function = function
-        self.kernels = kernels
+        self.recorder = recorder
         self.weights = list(weights)
         self.states = list(states)
         self.arenas = list(arenas)
@@ -72,17 +76,17 @@ class BoundProgram:
         self.poison = False
         """Fill the arena with NaN bytes before every run, to show that nothing reads stale data. For tests."""
         self.persistent = [self._persistent(state) for state in states]
-        self._bound: dict[tuple[int, int], list[SimpleNamespace]] = {}
+        self._bound: dict[tuple[int, int], list[Callable[[], object]]] = {}
 
     def run(self) -> None:
         """One step of the rows that the states were begun with, on all ranks."""
         state = self.states[0]
-        buffers = self._bound.get((state.rows, state.out_rows)) or self._bind(state.rows, state.out_rows)
+        calls = self._bound.get((state.rows, state.out_rows)) or self._bind(state.rows, state.out_rows)
         if self.poison:
             for arena in self.arenas:
                 arena.fill_(0xFF)
-        step, kernels = self.function, self.kernels
-        drive([step(kernels, w, b, s) for w, b, s in zip(self.weights, buffers, self.states, strict=True)], kernels)
+        for call in calls:
+            call()
 
     def output(self, value: str) -> Tensor:
         """The rows of a persistent value that the last step wrote; valid until the next run."""
@@ -96,22 +100,29 @@ class BoundProgram:
         most = self.program.max_rows, self.program.max_out_rows
         return {v.id: torch.zeros(resolve(v.shape, *most), dtype=buffer_dtype(v.dtype, state.dtype)) for v in values}
 
-    def _bind(self, rows: int, out_rows: int) -> list[SimpleNamespace]:
-        """Views of all buffers for this many rows, per rank; kept for the next step of this size."""
+    def _bind(self, rows: int, out_rows: int) -> list[Callable[[], object]]:
+        """The calls of a step of this many rows on all ranks, in order; kept for the next step of this size."""
         if rows > self.program.max_rows or out_rows > max(self.program.max_out_rows, 0):
             raise ValueError(
                 f"{self.program.name} takes {self.program.max_rows} rows and {self.program.max_out_rows} out rows, "
                 f"not {rows} and {out_rows}"
             )
-        bound = []
-        for state, arena, kept in zip(self.states, self.arenas, self.persistent, strict=True):
-            views: dict[str, Tensor] = {}
-            for value in self.program.values:
-                if value.home != "token":
-                    views[value.id] = self._view(value, views, arena, kept, resolve(value.shape, rows, out_rows), state)
-            bound.append(namespace(views))
-        self._bound[rows, out_rows] = bound
-        return bound
+        buffers = [self._buffers(rank, rows, out_rows) for rank in range(len(self.states))]
+        calls: list[Callable[[], object]] = []
+        kernels = self.recorder(calls)
+        runs = zip(self.weights, buffers, self.states, strict=True)
+        drive([self.function(kernels, w, b, s) for w, b, s in runs], kernels)
+        self._bound[rows, out_rows] = calls
+        return calls
+
+    def _buffers(self, rank: int, rows: int, out_rows: int) -> SimpleNamespace:
+        """Views of one rank's buffers for this many rows."""
+        state, arena, kept = self.states[rank], self.arenas[rank], self.persistent[rank]
+        views: dict[str, Tensor] = {}
+        for value in self.program.values:
+            if value.home != "token":
+                views[value.id] = self._view(value, views, arena, kept, resolve(value.shape, rows, out_rows), state)
+        return namespace(views)
 
     def _view(
         self,

@@ -20,18 +20,22 @@ class RopeTables:
         self._complex = torch.complex128 if dtype == torch.float64 else torch.complex64
         self._inv_freq = {name: torch.tensor(r.inv_freq, dtype=torch.float64) for name, r in ropes.items()}
         self._positions: Tensor | None = None
-        self._turns: dict[str, Tensor] = {}
+        self._turns: dict[tuple[str, bool], Tensor] = {}
 
-    def at(self, positions: Tensor, table: str) -> Tensor:
-        """amplitude * exp(i position inv_freq), complex [rows, dim / 2]; angles in float64."""
+    def at(self, positions: Tensor, table: str, heads: bool = False) -> Tensor:
+        """amplitude * exp(i position inv_freq), angles in float64: complex [rows, dim / 2], or [rows, 1, dim / 2]."""
         if positions is not self._positions:
             self._positions, self._turns = positions, {}
-        turn = self._turns.get(table)
+        turn = self._turns.get((table, heads))
         if turn is None:
-            angle = positions.to(torch.float64).unsqueeze(1) * self._inv_freq[table]
-            size = torch.full_like(angle, self.ropes[table].amplitude)
-            turn = self._turns[table] = torch.polar(size, angle).to(self._complex)
+            turn = self.at(positions, table).unsqueeze(1) if heads else self._evaluated(positions, table)
+            self._turns[table, heads] = turn
         return turn
+
+    def _evaluated(self, positions: Tensor, table: str) -> Tensor:
+        angle = positions.to(torch.float64).unsqueeze(1) * self._inv_freq[table]
+        size = torch.full_like(angle, self.ropes[table].amplitude)
+        return torch.polar(size, angle).to(self._complex)
 
 
 class StepState:
@@ -91,9 +95,9 @@ class StepState:
         """Number of the first row or expert this rank holds, where rank index n along `coord` holds run n of `per`."""
         return self.mesh.coord(coord, self.rank) * per
 
-    def turn(self, table: str) -> Tensor:
-        """Rotation of each row of the step, complex [rows, dim / 2]."""
-        return self.tables.at(self.positions, table)
+    def turn(self, table: str, heads: bool = False) -> Tensor:
+        """Rotation of each row of the step, complex [rows, dim / 2], with an axis of one in the middle for `heads`."""
+        return self.tables.at(self.positions, table, heads)
 
 
 @lru_cache(maxsize=256)

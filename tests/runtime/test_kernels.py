@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor
 
 from ddtreec.artifacts.plan import Rope
+from ddtreec_runtime.backends.cpu.kernels import BINDERS, STATEFUL, recorder
 from ddtreec_runtime.backends.cpu.kernels import KERNELS as K
-from ddtreec_runtime.backends.cpu.kernels import STATEFUL
 from ddtreec_runtime.kv import ContextCache, LatentCache, PagePool, PageTable
 from ddtreec_runtime.state import RopeTables, StepState, causal
 
@@ -272,3 +273,19 @@ def test_every_kernel_has_its_file() -> None:
     files = {path.stem for path in folder.glob("*.py")} - {"__init__"}
     assert files == set(vars(K))
     assert set(vars(K)) >= STATEFUL
+
+
+def test_a_recorded_call_runs_later_on_what_its_operands_hold_then() -> None:
+    calls: list[Callable[[], object]] = []
+    kernels = recorder(calls)
+    a, b, y, z = draw(3, 4, dtype=torch.float64), draw(3, 4, dtype=torch.float64), *torch.zeros(2, 3, 4).double()
+    kernels.add(y, a, b)
+    kernels.swiglu(z, y, b)
+    assert not y.any() and not z.any()
+    assert set(vars(kernels)) == set(vars(K)) >= set(BINDERS)
+    for _ in range(2):
+        a += 1
+        for call in calls:
+            call()
+        assert torch.equal(y, a + b)
+        near(z, torch.nn.functional.silu(a + b) * b, 1e-12)

@@ -62,8 +62,8 @@ RUN: dict[str, Code] = {
         "parents=[-1, 2, 1]",
     ),
     "R009": Code(
-        "an unknown device or dtype",
-        "device is auto or cpu, dtype is one the runtime computes in.",
+        "an unknown device or dtype, or no threads",
+        "device is auto or cpu, dtype is one the runtime computes in, threads 1 or more.",
         "A typing error.",
         "Take one that is listed.",
         "--device gpu0",

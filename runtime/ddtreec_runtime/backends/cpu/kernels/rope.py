@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -13,21 +15,49 @@ def rope(state: StepState, y: Tensor, x: Tensor, *, table: str) -> None:
 
     x, y: [r, dim] or [r, heads, dim]. Interleaved tables pair (x0, x1), half tables pair (x0, x_{dim/2}).
     """
-    turn = state.turn(table)
-    if x.dim() == 3:
-        turn = turn.unsqueeze(1)
-    wide = x.float() if x.dtype == torch.bfloat16 else x
+    bind_rope(state, y, x, table=table)()
+
+
+def bind_rope(state: StepState, y: Tensor, x: Tensor, *, table: str) -> Callable[[], object]:
+    """See `rope`."""
+    heads, rounded = x.dim() == 3, x.dtype == torch.bfloat16
     if state.ropes[table].layout == "half":
-        cos, sin = turn.real, turn.imag
-        a, b = wide.chunk(2, dim=-1)
-        half = a.shape[-1]
-        y[..., :half] = (a * cos).sub_(b * sin)
-        y[..., half:] = (b * cos).add_(a * sin)
-    elif wide is x and _even(x) and _even(y):
-        torch.mul(x.view(turn.dtype), turn, out=y.view(turn.dtype))
-    else:
-        own = wide.clone(memory_format=torch.contiguous_format)  # a lone row at an odd offset is contiguous already
-        y.copy_((own.view(turn.dtype) * turn).view(wide.dtype))
+        return _half(state, y, x, table)
+    pair = torch.complex128 if x.dtype == torch.float64 else torch.complex64
+    if not rounded and _even(x) and _even(y):
+        given, out = x.view(pair), y.view(pair)
+
+        def turn() -> None:
+            torch.mul(given, state.turn(table, heads), out=out)
+
+        return turn
+
+    def turn_copy() -> None:
+        # A lone row at an odd offset counts as contiguous, so only a clone is sure to lie at an even one.
+        own = x.float() if rounded else x.clone(memory_format=torch.contiguous_format)
+        y.copy_((own.contiguous().view(pair) * state.turn(table, heads)).view(own.dtype))
+
+    return turn_copy
+
+
+def _half(state: StepState, y: Tensor, x: Tensor, table: str) -> Callable[[], object]:
+    """Pairs half a row apart."""
+    heads, rounded = x.dim() == 3, x.dtype == torch.bfloat16
+    a, b = x.chunk(2, dim=-1)
+    first, second = y.chunk(2, dim=-1)
+
+    def turn() -> None:
+        factor = state.turn(table, heads)
+        cos, sin = factor.real, factor.imag
+        if rounded:
+            low, high = a.float(), b.float()
+            first.copy_(low * cos - high * sin)
+            second.copy_(high * cos + low * sin)
+        else:
+            torch.mul(a, cos, out=first).addcmul_(b, sin, value=-1)
+            torch.mul(b, cos, out=second).addcmul_(a, sin)
+
+    return turn
 
 
 def _even(x: Tensor) -> bool:

@@ -27,7 +27,7 @@ def router(
     best groups may be chosen. Weights are unbiased scores, divided by (sum + 1e-20) when `normalize`, times `scale`.
     Equal scores: the smaller expert id (and group) first.
     """
-    logits = x.to(weight.dtype) @ weight.t()
+    logits = torch.mm(x if x.dtype == weight.dtype else x.to(weight.dtype), weight.t())
     scores = logits.sigmoid_() if score == "sigmoid" else logits.softmax(-1)
     choice = scores if bias is None else scores + bias
     if groups > 1:
@@ -36,7 +36,7 @@ def router(
     ids.copy_(order[:, :top_k])
     chosen = scores.gather(1, ids)
     if normalize:
-        chosen /= chosen.sum(-1, keepdim=True) + 1e-20
+        chosen.div_(chosen.sum(-1, keepdim=True).add_(1e-20))
     torch.mul(chosen, scale, out=w) if w.dtype == chosen.dtype else w.copy_(chosen * scale)
 
 
