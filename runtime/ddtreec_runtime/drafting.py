@@ -59,6 +59,12 @@ class Drafter:
         self._context.run()
         self.length += count
 
+    def feed(self, features: Tensor) -> None:
+        """Append features [n, taps * hidden] that were kept from earlier steps, as `extend` does those of the last one."""
+        for part in features.split(self._context.program.max_rows):
+            self._features[: len(part)] = part
+            self.extend(range(len(part)))
+
     def draft(self, anchor: int) -> Tensor:
         """See DraftSource. The result is a view that the next draft overwrites."""
         self._tokens[0] = anchor
