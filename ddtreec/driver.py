@@ -11,10 +11,12 @@ from ddtreec import __version__
 from ddtreec.artifacts import plan as plan_file
 from ddtreec.artifacts.manifest import PLAN, STEP, Manifest
 from ddtreec.core.digest import canonical_json
+from ddtreec.core.errors import DdtreecError, FitError
 from ddtreec.passes import stages
 from ddtreec.passes.state import State
 from ddtreec.plan import report as reports
 from ddtreec.plan.assemble import assemble
+from ddtreec.plan.nearest import with_ways_out
 from ddtreec.plan.text import text as report_text
 from ddtreec.spec.load import LoadedEngine, load_engine
 from ddtreec.toolchain import bundle
@@ -57,8 +59,25 @@ class Compiled:
 def passes(loaded: LoadedEngine, last: str = "") -> Iterator[tuple[Pass, State]]:
     """Every pass, or those up to `last`, with the state behind it, verified.
 
-    Raises DdtreecError for the user's mistakes, VerifyError for ours.
+    Raises DdtreecError for the user's mistakes (where it does not fit with what else would), VerifyError for ours.
     """
+    try:
+        yield from _run(loaded, last)
+    except FitError as error:
+        raise with_ways_out(error, loaded, fits) from None
+
+
+def fits(loaded: LoadedEngine) -> bool:
+    """Whether the engine divides over its devices and fits."""
+    try:
+        for _ in _run(loaded, "memory"):
+            pass
+    except DdtreecError:
+        return False
+    return True
+
+
+def _run(loaded: LoadedEngine, last: str) -> Iterator[tuple[Pass, State]]:
     state = State(loaded)
     for step in PIPELINE:
         before, state = state, step.run(state)

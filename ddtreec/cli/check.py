@@ -3,49 +3,92 @@
 from __future__ import annotations
 
 import gc
-import json
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ddtreec.cli.colour import paint
 from ddtreec.cli.common import guarded
+from ddtreec.cli.complete import ENGINE, SETTING
+from ddtreec.cli.output import schema_json
 from ddtreec.core.errors import DdtreecError, Problem
 
 if TYPE_CHECKING:
     from ddtreec.spec.load import LoadedEngine
 
-JSON_FORMAT = 1
-"""Version of what `--json` prints."""
 
-
-@click.command()
-@click.argument("engine")
-@click.option("--set", "overrides", multiple=True, metavar="PATH=VALUE", help="Override a field, e.g. tree.budget=16.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
+@click.command("check", short_help="Say whether an engine spec fits together.")
+@click.argument("engine", type=ENGINE)
+@click.option(
+    "--set", "overrides", multiple=True, type=SETTING, metavar="A.B=C", help="Override one value; repeatable."
+)
+@click.option(
+    "--format",
+    "style",
+    type=click.Choice(["text", "json", "gcc"]),
+    default="text",
+    show_default=True,
+    help="gcc: `file:line:col: error: [S003] message`, a line a problem, for editors and CI.",
+)
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @guarded
-def check(engine: str, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Check ENGINE, a shipped name or the path of an engine spec."""
+def check(engine: str, overrides: tuple[str, ...], style: str, as_json: bool) -> None:
+    """Check ENGINE, a shipped name or the path of an engine spec: everything that can be wrong without weights and
+    devices. All errors of a stage come together.
+
+    \b
+    Examples:
+      ddtreec check tiny-k2-cpu --set tree.budget=8
+      ddtreec check engine.yaml --format gcc
+    """
     gc.disable()  # a second of life and little garbage: collecting costs a sixth of it
     from ddtreec.spec.load import load_engine
 
+    style = "json" if as_json else style
+    warnings: tuple[Problem, ...] = ()
     try:
         loaded = load_engine(engine, overrides)
-        from ddtreec import driver  # only sound specs pay for the graph library
+        warnings = loaded.warnings
+        from ddtreec import driver  # only sound specs pay for the passes
 
         driver.check(loaded)
     except DdtreecError as error:
-        if not as_json:
+        if style == "text":
+            _warn(warnings)
             raise
-        print(json.dumps({"format": JSON_FORMAT, "ok": False, "problems": [_plain(p) for p in error.problems]}))
+        sys.stdout.write(_told(style, False, {}, error.problems, warnings))
         sys.exit(error.exit_code)
-    if as_json:
-        warnings = [_plain(problem) for problem in loaded.warnings]
-        print(json.dumps({"format": JSON_FORMAT, "ok": True, **_facts(loaded), "warnings": warnings}))
+    if style != "text":
+        sys.stdout.write(_told(style, True, _facts(loaded), (), warnings))
         return
-    for warning in loaded.warnings:
-        print(warning.render().replace("error[", "warning[", 1), file=sys.stderr)
+    _warn(warnings)
     print(f"ok: {summary(loaded)}")
+
+
+def _warn(warnings: Sequence[Problem]) -> None:
+    for warning in warnings:
+        print(paint(warning.render().replace("error[", "warning[", 1), sys.stderr), file=sys.stderr)
+
+
+def _told(style: str, ok: bool, facts: dict[str, Any], problems: Sequence[Problem], warnings: Sequence[Problem]) -> str:
+    """Problems and warnings for a program to read."""
+    if style == "json":
+        told = {"problems": [_plain(p) for p in problems], "warnings": [_plain(p) for p in warnings]}
+        return schema_json("check", {"ok": ok, **facts, **told})
+    lines = [line for p in problems for line in _gcc(p, "error")]
+    lines += [line for p in warnings for line in _gcc(p, "warning")]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _gcc(problem: Problem, level: str) -> list[str]:
+    """As gcc writes: the place, the level, the message; then the note and the way out as notes at the same place."""
+    loc = problem.loc
+    whole = loc is not None and not loc.line and not loc.file.startswith("--set")  # a --set has no lines
+    start = f"{loc}{':1:1' * whole}: " if loc is not None else "ddtreec: "
+    lines = [f"{start}{level}: [{problem.code}] {problem.message}"]
+    return lines + [f"{start}note: {text}" for text in (problem.note, problem.help) if text]
 
 
 def summary(loaded: LoadedEngine) -> str:

@@ -1,22 +1,31 @@
-"""What all commands share: errors to stderr with their exit code, Ctrl-C, a reader that went away."""
+"""What all commands share: errors to stderr with their exit code, Ctrl-C, a reader that went away, --debug."""
 
 from __future__ import annotations
 
 import functools
 import os
 import sys
+import traceback
 from collections.abc import Callable
-from typing import ParamSpec
+from typing import NoReturn, ParamSpec
 
+import click
+
+from ddtreec.cli.colour import paint
 from ddtreec.core.errors import DdtreecError, VerifyError
 
 P = ParamSpec("P")
 
 INTERRUPTED = 130
+BUG = 70
+
+DEBUG = "ddtreec.debug"
+"""Where the context keeps whether --debug was given."""
 
 
 def guarded(command: Callable[P, None]) -> Callable[P, None]:
-    """The command with the project's manners: no traceback for a mistake, and the exit codes of `core.errors`.
+    """The command with the project's manners: no traceback for a mistake (but with --debug), and the exit codes of
+    `core.errors`.
 
     Data goes to stdout, everything else to stderr. A closed stdout (`| head`) ends quietly with 0.
     """
@@ -29,18 +38,46 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
         except DdtreecError as error:
             fail(error.render(), error.exit_code)
         except VerifyError as error:
-            fail(f"{error}\n  help: this is a bug in ddtreec, not in your spec: please report it with the spec",
-                 error.exit_code)  # fmt: skip
+            fail(f"{error}\n  help: {_report('the spec')}", error.exit_code)
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(0)
         except KeyboardInterrupt:
             fail("interrupted", INTERRUPTED)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise  # click's own way to end
+        except Exception as error:  # a bug of ours: said as such, instead of a traceback nobody asked for
+            said = f"internal error[V002]: {type(error).__name__}: {error}".rstrip(": ")
+            fail(f"{said}\n  help: {_report('what --debug prints')}", BUG)
 
-    return run
+    return click.option(
+        "--debug",
+        is_flag=True,
+        expose_value=False,
+        callback=remember_debug,
+        help="Print tracebacks, too.",
+    )(run)
 
 
-def fail(message: str, code: int) -> None:
-    """Says why on stderr and leaves with `code`."""
-    print(message, file=sys.stderr)
+def fail(message: str, code: int) -> NoReturn:
+    """Says why on stderr and leaves with `code`; before it the traceback, where --debug was given."""
+    if debugging() and sys.exc_info()[0] is not None:
+        traceback.print_exc()
+    print(paint(message, sys.stderr), file=sys.stderr)
     sys.exit(code)
+
+
+def debugging() -> bool:
+    """Whether --debug was given."""
+    context = click.get_current_context(silent=True)
+    return bool(context and context.find_root().meta.get(DEBUG))
+
+
+def remember_debug(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    """Keeps --debug for `fail`."""
+    if value:
+        context.find_root().meta[DEBUG] = True
+
+
+def _report(what: str) -> str:
+    return f"this is a bug in ddtreec, not in your spec: please report it with {what}"

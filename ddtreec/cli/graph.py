@@ -7,12 +7,15 @@ from pathlib import Path
 import click
 
 from ddtreec.cli.common import guarded
+from ddtreec.cli.complete import ENGINE, SETTING
 from ddtreec.cli.output import deliver, unknown_name
 
 
 @click.command("graph", short_help="Draw the layer graph of an engine: text, Mermaid, DOT, or a page to click through.")
-@click.argument("engine")
-@click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Override one value of the specs; repeatable.")
+@click.argument("engine", type=ENGINE)
+@click.option(
+    "--set", "overrides", multiple=True, type=SETTING, metavar="A.B=C", help="Override one value; repeatable."
+)
 @click.option(
     "--format",
     "kind",
@@ -58,7 +61,8 @@ def graph(
     from ddtreec import driver
     from ddtreec.emit.graph_page import graph_page
     from ddtreec.plan import graph_text
-    from ddtreec.plan.view import encode, graph_view
+    from ddtreec.plan.build_view import graph_view
+    from ddtreec.plan.view import encode
     from ddtreec.spec.load import load_engine
 
     kind = "json" if as_json else kind or _kind_of(out)

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from ddtreec.cli.common import guarded
+from ddtreec.cli.output import schema_json
 
 
 @click.command()
@@ -24,6 +25,7 @@ from ddtreec.cli.common import guarded
 )
 @click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="The folder to write.")
 @click.option("--force", is_flag=True, help="Replace the folder if it is there.")
+@click.option("--json", "as_json", is_flag=True, help="Print files, notes and next steps as one JSON object.")
 @guarded
 def init(
     checkpoint: Path,
@@ -34,16 +36,19 @@ def init(
     latent_norm_eps: float | None,
     out: Path,
     force: bool,
+    as_json: bool,
 ) -> None:
-    """Write engine.yaml, model.yaml, quant.yaml and drafter.yaml for the checkpoint in the folder CHECKPOINT."""
+    """Write engine.yaml, model.yaml, quant.yaml and drafter.yaml for the checkpoint in the folder CHECKPOINT. Only
+    config.json and the heads of its files are read.
+
+    \b
+    Example:
+      ddtreec init Kimi-K2.6 --drafter Kimi-K2.6-DFlash --topology rtx-pro-6000-x8-pcie -o k26
+    """
     from ddtreec.spec.init import Request
     from ddtreec.spec.init import init as write
 
     written = write(Request(checkpoint, out, drafter, topology, tree, context, latent_norm_eps, force))
-    for note in written.notes:
-        print(f"note: {note}", file=sys.stderr)
-    for path in written.files:
-        print(path)
     engine, bundle = shlex.quote(str(written.files[0])), Path("generated") / out.name
     weights = f"--weights {shlex.quote(str(checkpoint))}"
     if drafter is not None:
@@ -53,4 +58,12 @@ def init(
         f"ddtreec compile {engine} -o {shlex.quote(str(bundle))}",
         f"ddtreec run {shlex.quote(str(bundle))} {weights} --prompt 'Hello'",
     ]
+    if as_json:
+        files = [str(path) for path in written.files]
+        sys.stdout.write(schema_json("init", {"files": files, "notes": list(written.notes), "next": steps}))
+        return
+    for note in written.notes:
+        print(f"note: {note}", file=sys.stderr)
+    for path in written.files:
+        print(path)
     print("next:\n  " + "\n  ".join(steps), file=sys.stderr)

@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from ddtreec import __version__
+from ddtreec.cli.common import INTERRUPTED, fail, remember_debug
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("ddtreec.cli.init:init", "Write specs for a Hugging Face checkpoint."),
@@ -24,6 +26,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "schema": ("ddtreec.cli.schema:schema", "Print the JSON Schema of a kind of spec."),
     "inspect": ("ddtreec.cli.inspect:inspect", "Show what a bundle holds, and whether its files are as compiled."),
     "diff": ("ddtreec.cli.diff:diff", "Compare two engines or bundles: values, memory, predicted speed."),
+    "doctor": ("ddtreec.cli.doctor:doctor", "Say what this machine is, and whether a bundle can run on it."),
+    "completion": ("ddtreec.cli.completion:completion", "Print what makes a shell complete ddtreec."),
     "trace": ("ddtreec.cli.trace:trace", "Generate once and keep every round, as JSON and as a page."),
 }
 """Name to module:attribute and the line of help, so that `--help` imports none of them."""
@@ -52,12 +56,24 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in self.table.items()])
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands from the table alone, then the group's own options."""
+        names = [CompletionItem(n, help=line) for n, (_, line) in self.table.items() if n.startswith(incomplete)]
+        return names + click.Command.shell_complete(self, ctx, incomplete)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """As click does it, but Ctrl-C while a command is being imported leaves as everywhere."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            fail("interrupted", INTERRUPTED)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does it, with a suggestion for a misspelt name."""
         name = args[0]
-        if name not in self.table and not name.startswith("-"):
+        if name not in self.table and not name.startswith("-") and not ctx.resilient_parsing:
             near = difflib.get_close_matches(name, self.table, n=1)
             hint = f" Did you mean {near[0]}?" if near else f" Commands: {', '.join(self.table)}."
             ctx.fail(f"No such command '{name}'.{hint}")
@@ -66,10 +82,16 @@ class LazyGroup(click.Group):
 
 @click.group(cls=LazyGroup, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="ddtreec")
+@click.option("--debug", is_flag=True, expose_value=False, callback=remember_debug, help="Print tracebacks, too.")
 def main() -> None:
     """Compile YAML specs into one specialised engine, and run it.
 
-    Exit codes: 2 usage or spec, 3 fit or topology, 4 checkpoint, 5 device, toolchain or bundle, 130 interrupted.
+    Exit codes: 2 usage or spec, 3 fit or topology, 4 checkpoint, 5 device, toolchain or bundle, 70 a bug of ddtreec,
+    130 interrupted.
+
+    \b
+    Example:
+      ddtreec plan kimi-k2.6-rtx-pro-6000-x8-pcie
     """
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,12 @@ def deliver(text: str, out: Path | None) -> None:
 def as_json(data: Any) -> str:
     """Plain data as indented JSON ending with a newline."""
     return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+
+
+def schema_json(verb: str, data: Mapping[str, Any], version: int = 1) -> str:
+    """What `ddtreec VERB --json` prints: the data behind `"schema": "ddtreec.VERB/VERSION"`. The version is raised
+    where a key goes away or changes meaning; new keys do not raise it."""
+    return as_json({"schema": f"ddtreec.{verb}/{version}", **data})
 
 
 def unknown_name(what: str, name: str, known: Sequence[str], note: str = "", where: str = "") -> SpecError:

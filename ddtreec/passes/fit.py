@@ -14,7 +14,9 @@ from ddtreec.core.units import format_bytes, parse_bytes
 from ddtreec.passes.memory import ITEMSIZE, Sizes, held_bytes, persistent_bytes
 from ddtreec.spec.load import LoadedEngine
 
-KV_CACHE, CONTEXT_CACHE = "KV cache", "drafter context cache"
+DOES_NOT_FIT = "F001"
+
+KV_CACHE, CONTEXT_CACHE, TREE_SCRATCH = "KV cache", "drafter context cache", "tree scratch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ def memory_table(
         for name, size in persistent_bytes(program, sizes[program.name]).items():
             buffers[f"{program.name}.{name}"] = size
     rows += [(f"buffer: {name}", size) for name, size in buffers.items()]
-    rows.append(("tree scratch", tree_scratch_bytes(room)))
+    rows.append((TREE_SCRATCH, tree_scratch_bytes(room)))
     reserve = parse_bytes(loaded.topology.device.reserved)
     if reserve:
         rows.append(("reserved by the device", reserve))
@@ -129,19 +131,27 @@ def largest_context(
     return low
 
 
-def check_fit(loaded: LoadedEngine, table: Sequence[MemoryRow], context: int) -> int:
+def most_sequences(table: Sequence[MemoryRow], caches: Sequence[Cache], room: Room, itemsize: int, memory: int) -> int:
+    """Sequences that fit in `memory` bytes with everything else as in `table`, fewer than `room` has; 0 where none."""
+    left = memory - sum(row.bytes for row in table if row.purpose not in (KV_CACHE, CONTEXT_CACHE, TREE_SCRATCH))
+    alone = replace(room, sequences=1)
+    each = sum(cache_bytes(caches, alone, itemsize).values()) + tree_scratch_bytes(alone)
+    return max(min(left // each, room.sequences - 1), 0) if each else 0
+
+
+def check_fit(loaded: LoadedEngine, table: Sequence[MemoryRow], context: int, sequences: int = 0) -> int:
     """Bytes of one rank that stay free. Raises FitError saying by how much it does not fit, and what would: `context`
-    is the largest that fits, 0 where none does."""
+    is the largest that fits, `sequences` the most at the context asked for; 0 where none does."""
     memory = parse_bytes(loaded.topology.device.memory)
     need = total(table)
     if need <= memory:
         return memory - need
     biggest = sorted(table, key=lambda row: -row.bytes)[:4]
-    sequences = loaded.engine.limits.sequences
+    limits = loaded.engine.limits
     if context:
         way_out = f"the largest context that fits is {context}: --set limits.context={context}"
-        if sequences > 1:
-            way_out += f", or fewer than {sequences} sequences"
+        if sequences:
+            way_out += f"; or fewer than {limits.sequences} sequences: --set limits.sequences={sequences} fits"
     else:
         fixed = need - sum(r.bytes for r in table if r.purpose in (KV_CACHE, CONTEXT_CACHE))
         way_out = (
@@ -150,7 +160,7 @@ def check_fit(loaded: LoadedEngine, table: Sequence[MemoryRow], context: int) ->
         )
     raise FitError(
         loaded.problem(
-            "F001",
+            DOES_NOT_FIT,
             f"one rank needs {format_bytes(need)}, but {loaded.topology.device.name} has {format_bytes(memory)}: "
             f"{format_bytes(need - memory)} too much",
             "engine",

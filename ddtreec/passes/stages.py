@@ -210,7 +210,8 @@ def memory(state: State) -> State:
     device = parse_bytes(state.loaded.topology.device.memory)
     itemsize = placing.ITEMSIZE[state.loaded.engine.dtype]
     context = fit.largest_context(table, kept, room, itemsize, device, state.loaded.model.positions)
-    free = fit.check_fit(state.loaded, table, context)
+    sequences = fit.most_sequences(table, kept, room, itemsize, device)
+    free = fit.check_fit(state.loaded, table, context, sequences)
     return replace(state, placed=Placed(tuple(placed), sizes, weights, kept, room, table, device, free, context))
 
 

@@ -16,8 +16,8 @@ from ddtreec.passes.schedule import Launch
 from ddtreec.passes.stages import COST_ROWS
 from ddtreec.passes.state import State
 
-REPORT_FORMAT = 1
-"""Raised when a field of the JSON changes meaning."""
+REPORT_SCHEMA = "ddtreec.plan/1"
+"""What the JSON is; the number is raised when a field goes away or changes meaning."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -69,7 +69,7 @@ class LayerKernels(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True):
     """All of it. `rows`: the row counts of the kernel columns."""
 
-    format: int
+    schema: str
     engine: str
     model: str
     topology: str
@@ -149,7 +149,7 @@ def report(state: State) -> Report:
     loaded, done, placed, costs = state.loaded, state.schedule, state.placed, state.costs
     assert done is not None and placed is not None and costs is not None
     return Report(
-        format=REPORT_FORMAT,
+        schema=REPORT_SCHEMA,
         engine=loaded.engine.name,
         model=loaded.model.name,
         topology=loaded.topology.name,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ddtreec.core.errors import Problem
 from ddtreec.core.units import parse_bytes, parse_rate
-from ddtreec.spec.cross_split import split_problems
+from ddtreec.spec.cross_split import split_problems, split_warnings
 from ddtreec.spec.schema import DrafterSpec, Kind, ModelSpec, StackItem
 from ddtreec.spec.source import Path, dotted
 
@@ -22,7 +22,7 @@ def check(loaded: LoadedEngine) -> tuple[list[Problem], list[Problem]]:
     """Everything that is wrong, and everything that is only strange, in the order of the checks."""
     checks = (_token_problems, _pair_problems, _drafter_problems, _limit_problems, _topology_problems, split_problems)
     problems = [problem for each in checks for problem in each(loaded)]
-    return problems, list(_unused(loaded))
+    return problems, [*_unused(loaded), *split_warnings(loaded)]
 
 
 def layer_count(stack: Sequence[StackItem]) -> int:

@@ -126,27 +126,45 @@ def _group_problems(loaded: LoadedEngine, role: str, group: int) -> Iterator[Pro
             yield loaded.problem("S038", message, "quant", path, note=cut.note(loaded), help=hint)
 
 
+def split_warnings(loaded: LoadedEngine) -> Iterator[Problem]:
+    """Questions left to the shard pass that have no answer but `replicated`, since something does not divide."""
+    devices = loaded.topology.devices
+    for question, (_, cuts) in _cuts(loaded).items():
+        odd = next((cut for cut in cuts if cut.size % devices), None)
+        if odd is not None and getattr(loaded.engine.layout, question) == "auto" and question != "a_proj":
+            message = f"every device holds all of `{question}`: {odd.size} does not divide over {devices} devices, "
+            message += f"{odd.size} % {devices} = {odd.size % devices}"
+            hint = f"devices that divide: {_listed(_counts(cuts))}; or say so: layout.{question}: replicated"
+            note = odd.note(loaded)
+            yield loaded.problem("S043", message, "topology", ("devices",), note=note, help=hint)
+
+
+def _cuts(loaded: LoadedEngine) -> dict[str, tuple[str, list[Cut]]]:
+    """Each layout question but `experts` with the answer that cuts over all devices, and what it cuts."""
+    target = [c for k, s, o, at in ops(loaded) if o.op == "mla_attention" for c in _sizes(k, s, o, at, "heads")]
+    drafter = [
+        cut
+        for kind, spec, op, at in ops(loaded)
+        if op.op == "block_attention"
+        for field in ("heads", "kv_heads")
+        for cut in _sizes(kind, spec, op, at, field)
+    ]
+    return {
+        "attention": ("tp", target),
+        "a_proj": ("gather", _linear(loaded, "model", "a_proj", ("to",))),
+        "mlp": ("tp", _inner(loaded, "mlp")),
+        "vocab": ("parallel", _linear(loaded, "model", "vocab", ("to",))),
+        "drafter": ("tp", drafter),
+    }
+
+
 def _layout_problems(loaded: LoadedEngine) -> Iterator[Problem]:
     layout, devices = loaded.engine.layout, loaded.topology.devices
-    if layout.attention == "tp":
-        heads = [c for k, s, o, at in ops(loaded) if o.op == "mla_attention" for c in _sizes(k, s, o, at, "heads")]
-        yield from _pin(loaded, "attention", heads, devices)
-    if layout.a_proj == "gather":
-        yield from _pin(loaded, "a_proj", _linear(loaded, "model", "a_proj", ("to",)), devices)
-    if layout.mlp == "tp":
-        yield from _pin(loaded, "mlp", _inner(loaded, "mlp"), devices)
-        yield from _slice_problems(loaded, "mlp", _inner(loaded, "mlp"), devices)
-    if layout.vocab == "parallel":
-        yield from _pin(loaded, "vocab", _linear(loaded, "model", "vocab", ("to",)), devices)
-    if layout.drafter == "tp" and loaded.drafter is not None:
-        heads = [
-            cut
-            for kind, spec, op, at in ops(loaded)
-            if op.op == "block_attention"
-            for field in ("heads", "kv_heads")
-            for cut in _sizes(kind, spec, op, at, field)
-        ]
-        yield from _pin(loaded, "drafter", heads, devices)
+    for question, (answer, cuts) in _cuts(loaded).items():
+        if getattr(layout, question) == answer:
+            yield from _pin(loaded, question, cuts, devices)
+            if question == "mlp":
+                yield from _slice_problems(loaded, "mlp", cuts, devices)
     if layout.experts.startswith("ep"):
         yield from _expert_problems(loaded, layout.experts, devices)
 
@@ -180,11 +198,15 @@ def _pin(loaded: LoadedEngine, question: str, cuts: Sequence[Cut], devices: int)
             answer = getattr(loaded.engine.layout, question)
             message = f"layout.{question}: {answer} cuts {cut.size} over {devices} devices: {cut.size} % {devices} = "
             message += str(cut.size % devices)
-            common = math.gcd(*(c.size for c in cuts))
-            counts = [n for n in range(1, min(common, 64) + 1) if common % n == 0]
             note = f"{cut.note(loaded)}; topology.devices = {devices} ({loaded.loc('topology', ('devices',))})"
-            hint = f"devices that divide: {_listed(counts)}; or layout.{question}: replicated, or auto"
+            hint = f"devices that divide: {_listed(_counts(cuts))}; or layout.{question}: replicated, or auto"
             yield loaded.problem("S040", message, "engine", ("layout", question), note=note, help=hint)
+
+
+def _counts(cuts: Sequence[Cut]) -> list[int]:
+    """Numbers of devices that divide all of `cuts`, up to 64."""
+    common = math.gcd(*(cut.size for cut in cuts))
+    return [n for n in range(1, min(common, 64) + 1) if common % n == 0]
 
 
 def _slice_problems(loaded: LoadedEngine, role: str, cuts: Sequence[Cut], parts: int) -> Iterator[Problem]:
@@ -195,7 +217,8 @@ def _slice_problems(loaded: LoadedEngine, role: str, cuts: Sequence[Cut], parts:
     for cut in dict.fromkeys(cuts):
         if cut.size % parts == 0 and (cut.size // parts) % packing.group:
             message = (
-                f"{cut.size} over {parts} ranks leaves {cut.size // parts}, which cuts INT4 groups of {packing.group}"
+                f"{role} weights of width {cut.size} over {parts} ranks leave {cut.size // parts} each, "
+                f"which cuts INT4 groups of {packing.group}"
             )
             group = loaded.loc("quant", ("roles", role, "group"))
             note = f"{cut.note(loaded)}; quant.roles.{role}.group = {packing.group} ({group})"
@@ -215,7 +238,10 @@ def _expert_problems(loaded: LoadedEngine, answer: str, devices: int) -> Iterato
         return all(c.size % e == 0 for c in counts) and all(c.size % (t * group) == 0 for c in inner)
 
     valid = [f"ep{e}xtp{devices // e}" for e in range(1, devices + 1) if devices % e == 0 and fits(e, devices // e)]
-    hint = f"valid on {devices} devices: {', '.join(valid)}" if valid else "valid: replicated"
+    hint = f"valid on {devices} devices: {', '.join(valid)}" if valid else f"valid on {devices} devices: replicated"
+    if valid in ([], ["ep1xtp1"]):
+        others = [n for n in range(2, 65) if any(n % e == 0 and fits(e, n // e) for e in range(1, n + 1))]
+        hint += f"; they divide over {_listed(others[:8])} devices" if others else ""
     path: Path = ("layout", "experts")
     if ep < 1 or tp < 1 or ep * tp != devices:
         message = f"ep {ep} times tp {tp} is {ep * tp}, but there are {devices} devices"

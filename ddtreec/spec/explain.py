@@ -18,6 +18,9 @@ from ddtreec.spec.source import Data, Document, Path, as_list, as_map, dotted, p
 
 Documents = Mapping[Kind, Document]
 
+RUN_OPTIONS = ("seed", "temperature", "top_p", "top_k", "stop", "max_new_tokens", "prompt", "speculation")
+"""What people look for in a spec and is an option of `ddtreec run`."""
+
 _WORDS = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
@@ -133,7 +136,10 @@ def _problem(path: Path, items: list[Any], kind: Kind, documents: Documents) -> 
     expected = list(dict.fromkeys(_WORDS[i["type"]] for i in items if i["type"] in _WORDS))
     if len(expected) == len(dict.fromkeys(i["type"] for i in items)):
         message = f"`{name}` must be {' or '.join(expected)}, found {shown(value)}"
-        return problem_at(place, "S012", message, help=_type_help(value, expected))
+        hint = _type_help(value, expected)
+        if name in KINDS and isinstance(value, dict | tuple):
+            hint = "name a shipped spec, or give the path of a .yaml file"
+        return problem_at(place, "S012", message, help=hint)
     item = next(i for i in items if i["type"] not in _WORDS)
     message, hint = _range(name, item, value)
     return problem_at(place, "S013", message, help=hint)
@@ -144,7 +150,9 @@ def _range(name: str, item: Any, value: Data) -> tuple[str, str]:
     if item["type"] == "literal_error":
         choices = [c.strip("'") for c in re.split(r", | or ", str(context["expected"]))]
         message = f"`{name}` must be {' or '.join(choices)}, found {shown(value)}"
-        return message, meant(value, choices) if isinstance(value, str) else ""
+        if len(choices) == 1:
+            return message, f"write {name.rpartition('.')[2]}: {choices[0]}"
+        return message, (meant(value, choices) if isinstance(value, str) else "") or f"see: ddtreec explain {name}"
     if item["type"] in _LIMITS:
         key, words = _LIMITS[item["type"]]
         return f"`{name}` must be {words} {context[key]}, found {shown(value)}", ""
@@ -189,7 +197,7 @@ def _missing(path: Path, kind: Kind, document: Document) -> Problem:
     parent, key = path[:-1], path[-1]
     place = document.sources.place(parent, key=bool(parent))
     where = f" of `{_full(kind, parent)}`" if parent else f" of the {kind} spec"
-    return problem_at(place, "S011", f"the key `{key}`{where} is missing", help=f"add `{key}:`")
+    return problem_at(place, "S011", f"the key `{key}`{where} is missing", help="add `version: 1`" if key == "version" else f"add `{key}:`")
 
 
 def _unknown(path: Path, kind: Kind, documents: Documents) -> Problem:
@@ -205,6 +213,9 @@ def _unknown(path: Path, kind: Kind, documents: Documents) -> Problem:
         message = f"`{key}` does not belong in {inside}; it belongs {owner}"
         return problem_at(place, "S016", message, note=_twin(home, at, documents), help="move it there")
     near = _near(path, kind)
+    if key in RUN_OPTIONS and not near:
+        hint = f"it is asked for at each run: ddtreec run --{key.replace('_', '-')}"
+        return problem_at(place, "S016", f"`{key}` does not belong in {inside}", help=hint)
     hint = f"did you mean `{near}`?" if near else f"known keys: {', '.join(_known(path, kind))}"
     return problem_at(place, "S010", f"unknown key `{key}` in {inside}", help=hint)
 

@@ -1,6 +1,7 @@
 """From a reference to a checked engine: read, merge, override, validate, cross-check. All errors of a stage at once.
 
-Stages: syntax and references; schema; cross-field. A stage is only reached when the one before it found nothing.
+Stages: syntax, references and schema; cross-field. A stage is only reached when the one before it found nothing; of a
+spec that cannot be read nothing more is said.
 """
 
 from __future__ import annotations
@@ -137,9 +138,8 @@ def _load(ref: str | FilePath, texts: Sequence[str]) -> tuple[dict[Kind, Spec], 
                 _into(documents, override, engine)
             except SpecError as error:
                 problems += error.problems
-    if problems:
-        raise SpecError(problems)
-    specs, problems = _validate(documents)
+    specs, found = _validate(documents)
+    problems += found
     if problems:
         raise SpecError(problems)
     return specs, documents
@@ -197,6 +197,6 @@ def _head_problems(kind: Kind, document: Document, engine: Document | None) -> l
     version = data.get("version", 1)
     if isinstance(version, int) and version != 1:
         message = f"version {version} of the spec format is not read by ddtreec {__version__}"
-        hint = "install a newer ddtreec" if version > 1 else "the format begins with `version: 1`"
+        hint = "install a newer ddtreec, or write the spec in version 1" if version > 1 else "the format begins with `version: 1`"
         return [problem_at(sources.place(("version",)), "S015", message, note="it reads version 1", help=hint)]
     return []

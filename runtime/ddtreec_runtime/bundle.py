@@ -14,7 +14,6 @@ from ddtreec.artifacts import plan as plan_file
 from ddtreec.artifacts.manifest import BUNDLE_FORMAT, MANIFEST, PLAN, STEP, Manifest
 from ddtreec.artifacts.plan import PLAN_FORMAT, Plan
 from ddtreec.core.errors import BundleError, Loc, Problem
-from ddtreec_runtime.program import load_steps
 
 AGAIN = "compile the engine again: ddtreec compile ENGINE.yaml -o DIR"
 
@@ -32,19 +31,26 @@ class Bundle:
 def open_bundle(path: str | Path) -> Bundle:
     """Read and check the bundle at `path`.
 
-    Raises BundleError: B020 no bundle there, B021 unreadable manifest, B022 made by a newer or older format, B023 a file
-    is missing, B024 a file was changed, B025 unreadable plan, B026 the step programs do not match the plan.
+    Raises BundleError: B020 no bundle there, B021 unreadable manifest, B022 another format, B023 a file is missing,
+    B024 a file was changed, B025 unreadable plan, B026 the step programs do not match the plan.
     """
+    from ddtreec_runtime.program import load_steps  # here, so that looking at a bundle needs no torch
+
     path = Path(path)
-    _check_is_bundle(path)
-    manifest = _manifest(path / MANIFEST)
-    contents = _checked_files(path, manifest)
-    plan = _plan(path / PLAN, contents[PLAN])
+    manifest, plan, contents = checked(path)
     steps = load_steps(contents[STEP], str(path / STEP))
     missing = [p.name for p in plan.programs if not callable(getattr(steps, p.name, None))]
     if missing:
         raise BundleError(Problem("B026", f"step.py has no program '{missing[0]}'", Loc(str(path / STEP)), help=AGAIN))
     return Bundle(path, manifest, plan, steps)
+
+
+def checked(path: Path) -> tuple[Manifest, Plan, dict[str, bytes]]:
+    """Manifest, plan and the content of every file, all hashed; nothing is run. Raises BundleError B020 .. B025."""
+    _check_is_bundle(path)
+    manifest = _manifest(path / MANIFEST)
+    contents = _checked_files(path, manifest)
+    return manifest, _plan(path / PLAN, contents[PLAN]), contents
 
 
 def _check_is_bundle(path: Path) -> None:
@@ -78,7 +84,9 @@ def _manifest(path: Path) -> Manifest:
 
 def _other_format(what: str, found: int, known: int, path: Path) -> Problem:
     way = "install a newer ddtreec, or compile the engine again with this one" if found > known else AGAIN
-    return Problem("B022", f"the {what} has format {found}, this runtime reads format {known}", Loc(str(path)), help=way)
+    return Problem(
+        "B022", f"the {what} has format {found}, this runtime reads format {known}", Loc(str(path)), help=way
+    )
 
 
 def _checked_files(path: Path, manifest: Manifest) -> dict[str, bytes]:

@@ -33,7 +33,7 @@ def ddtreec(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         (["plan", "tiny-k2-cpu", "--set", "tree.budget=0"], 2, ["budget"]),
         (["plan", BIG, "--set", "topology=rtx-pro-6000-x4-pcie"], 3, ["F001", "too much", "without any context"]),
         (["plan", BIG, "--set", "limits.context=262144", "--set", "limits.sequences=8"], 3,
-         ["F001", "too much", "the largest context that fits is", "fewer than 8 sequences"]),
+         ["F001", "too much", "the largest context that fits is", "fewer than 8 sequences: --set limits.sequences="]),
         (["plan", BIG, "--set", "topology.devices=5", "--set", "layout.attention=tp"], 2, ["5", "64"]),
         (["compile", "tiny-k2-cpu", "-o", "a-file"], 5, ["B010", "a file, not a folder", "a-file"]),
         (["compile", "tiny-k2-cpu", "-o", "mine"], 5, ["B011", "not empty", "-o"]),

@@ -53,9 +53,7 @@ def copy(made: Path, tmp_path: Path) -> Path:
 def reseal(folder: Path) -> None:
     """Writes the manifest anew, as if the compiler had written these files."""
     manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["files"] = {
-        name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in manifest["files"]
-    }
+    manifest["files"] = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in manifest["files"]}
     (folder / "manifest.json").write_text(json.dumps(manifest))
 
 
@@ -241,7 +239,7 @@ def test_json_objects(made: Path, tmp_path: Path) -> None:
     """What is right: one object a prompt, with the promised keys and nothing else on stdout."""
     path = tmp_path / "p.jsonl"
     path.write_text('{"prompt_ids": [5, 6, 7]}\n\n{"prompt_ids": [9]}\n')
-    result = ddtreec(made, "--weights", A, "--prompts", path, "--max-new-tokens", 5, "--json", "--progress")
+    result = ddtreec(made, "--weights", A, "--prompts", path, "--max-new-tokens", 5, "--json", "--progress", "plain")
     assert result.exit_code == 0
     told = [json.loads(line) for line in result.stdout.splitlines()]
     assert [one["prompt_ids"] for one in told] == [[5, 6, 7], [9]]

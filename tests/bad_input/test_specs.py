@@ -463,7 +463,7 @@ PINS = [
     (["layout.experts=ep1xtp3", "topology.devices=3"], "2048 % 3 = 2", "ep3xtp1", "expert_inter = 2048"),
     (
         ["layout.experts=ep1xtp8", "quant.roles.experts.group=512"],
-        "leaves 256, which cuts INT4 groups of 512", "ep2xtp4, ep4xtp2, ep8xtp1", "quant.roles.experts.group = 512",
+        "leave 256 each, which cuts INT4 groups of 512", "ep2xtp4, ep4xtp2, ep8xtp1", "quant.roles.experts.group = 512",
     ),
 ]  # fmt: skip
 

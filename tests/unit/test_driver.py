@@ -141,6 +141,6 @@ def test_plan_writes_no_files(tmp_path: Path) -> None:
     env = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
     run = subprocess.run(command, cwd=tmp_path, env=env, check=True, capture_output=True, text=True)
     report = json.loads(run.stdout)
-    assert report["format"] == 1 and report["engine"] == "tiny-k2-cpu"
+    assert report["schema"] == "ddtreec.plan/1" and report["engine"] == "tiny-k2-cpu"
     assert sum(row["bytes"] for row in report["memory"]) + report["free_bytes"] == report["device_bytes"]
     assert list(tmp_path.iterdir()) == []

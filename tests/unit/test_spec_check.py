@@ -33,7 +33,7 @@ def test_every_shipped_engine_is_ok(name: str) -> None:
 def test_json_says_what_was_checked() -> None:
     result = _run("check", "tiny-k2-cpu", "--json", "--set", "tree=ddtree-8", "--set", "model.dims.spare=1")
     data = json.loads(result.stdout)
-    assert (data["format"], data["ok"], data["tree"], data["devices"]) == (1, True, "ddtree-8", 1)
+    assert (data["schema"], data["ok"], data["tree"], data["devices"]) == ("ddtreec.check/1", True, "ddtree-8", 1)
     assert [w["code"] for w in data["warnings"]] == ["S032"]
 
 

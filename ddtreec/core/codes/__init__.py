@@ -20,7 +20,7 @@ FAMILIES: dict[str, str] = {
     "F": "fit on the devices; exit code 3",
     "K": "checkpoints; exit code 4",
     "B": "bundles and devices; exit code 5",
-    "R": "requests and running; exit code 2",
+    "R": "requests and running; exit code 2 (R021: 4)",
     "T": "traces; exit code 2 (T011: 4)",
     "M": "measurements; exit code 2 (M007: 5)",
     "C": "the verbs that look; exit code 2",

@@ -161,4 +161,11 @@ CHECKPOINT: dict[str, Code] = {
         "Fetch it again, or give the prompt as --prompt-ids.",
         "an empty tokenizer.json",
     ),
+    "K041": Code(
+        "a weights folder that cannot be measured",
+        "`doctor --weights` reads a sample of the files in the folder.",
+        "A path that does not exist, is no folder, or holds nothing.",
+        "Check --weights.",
+        "doctor --weights nowhere",
+    ),
 }

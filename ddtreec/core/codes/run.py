@@ -110,6 +110,27 @@ RUN: dict[str, Code] = {
         "Check the weights; report it with the prompt.",
         "a row of NaN",
     ),
+    "R020": Code(
+        "no prompt, or several",
+        "One of --prompt, --prompt-file, --prompt-ids and --prompts is given.",
+        "None or two of them.",
+        "Give one.",
+        "--prompt hi --prompt-ids 1,2",
+    ),
+    "R021": Code(
+        "no tokenizer for a text",
+        "A prompt of text needs tokenizer.json beside the weights; exit code 4.",
+        "The checkpoint has none.",
+        "Put it there, or give --prompt-ids.",
+        "--prompt hi with a checkpoint of weights alone",
+    ),
+    "R022": Code(
+        "a file of prompts cannot be read",
+        "A prompt file is UTF-8; each line of --prompts is a JSON text, or an object with prompt or prompt_ids.",
+        "A typing error, another encoding, or a line of another shape.",
+        "Mend the line that is shown; save the file as UTF-8.",
+        "--prompt-file photo.png",
+    ),
     "R101": Code(
         "a text that is not Unicode",
         "Texts hold no lone surrogates.",

@@ -70,7 +70,7 @@ SPEC: dict[str, Code] = {
     ),
     "S012": Code(
         "a value of the wrong type",
-        "Values are never converted: `16` is a number, `\"16\"` a text.",
+        'Values are never converted: `16` is a number, `"16"` a text.',
         "Quotes around a number, `yes` for `true`, a list where one value belongs.",
         "Write the type that is named.",
         'budget: "16"',
@@ -243,6 +243,13 @@ SPEC: dict[str, Code] = {
         "Name another folder, or give --force.",
         "ddtreec init ckpt -o specs/mine, twice",
     ),
+    "S043": Code(
+        "something is whole on every device because it does not divide",
+        "Heads, widths and the vocabulary are cut over the devices where all devices get the same share.",
+        "A number of devices that the model's sizes do not divide by.",
+        "Choose a number of devices that divides, or pin the answer to replicated to say that it is meant.",
+        "64 heads on 6 devices",
+    ),
     "S060": Code(
         "an op that does not exist",
         "`op` is one of the kinds ddtreec knows.",
@@ -297,6 +304,13 @@ SPEC: dict[str, Code] = {
         "After every pass the graph is what the pass promises.",
         "A mistake of ours, never of a spec.",
         "Report it with the spec; an older version may do.",
+        "none is known",
+    ),
+    "V002": Code(
+        "a bug in ddtreec",
+        "A command ends with a result or with a message about what was asked.",
+        "A mistake of ours, never of a spec.",
+        "Report it with what --debug prints; an older version may do.",
         "none is known",
     ),
 }
