@@ -31,7 +31,7 @@ class Source:
 
     bundle: Path
     weights: Path
-    drafter: Path
+    drafter: Path | None
     dtype: str | None = None
 
     def load(self) -> Engine:
@@ -143,9 +143,7 @@ Task = tuple[list[int], int, SamplingParams, tuple[Way, ...]]
 
 
 @contextmanager
-def _spread(
-    engine: Engine, source: Source, jobs: int
-) -> Iterator[Callable[[Sequence[Task]], Iterator[Replayed]]]:
+def _spread(engine: Engine, source: Source, jobs: int) -> Iterator[Callable[[Sequence[Task]], Iterator[Replayed]]]:
     """A map over tasks, in order: here, or by `jobs` processes."""
     if jobs <= 1:
         yield lambda work: (replay(engine, *task) for task in work)
@@ -203,7 +201,9 @@ def _temperature(
         if few:
             progress(number, len(listed), f"experts at temperature {heat:g}")
     modes = tuple(
-        _mode(way, [one.tallies[number] for one in told], [one.looping for one in told], speeds[number], touched[number])
+        _mode(
+            way, [one.tallies[number] for one in told], [one.looping for one in told], speeds[number], touched[number]
+        )
         for number, way in enumerate(listed)
     )
     return TemperatureResult(

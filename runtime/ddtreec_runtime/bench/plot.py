@@ -59,7 +59,9 @@ def write(report: Report, path: Path) -> None:
             fontsize=9, color=GREY, x=0.01, ha="left",
         )  # fmt: skip
         try:
-            figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix.lower() == ".svg" else {"Software": None})
+            figure.savefig(
+                path, dpi=150, metadata={"Date": None} if path.suffix.lower() == ".svg" else {"Software": None}
+            )
         except OSError as error:
             message = f"cannot write the plot: {error.strerror or error}"
             raise SpecError(Problem("M004", message, Loc(str(path)), help="name another file")) from None
@@ -92,8 +94,12 @@ def _tau_line(axes: Any, at: TemperatureResult, color: str, *, looping: bool) ->
     centre = [tau.value for _, tau in points]
     low = [tau.value - (tau.value if tau.low is None else tau.low) for _, tau in points]
     high = [(tau.value if tau.high is None else tau.high) - tau.value for _, tau in points]
-    style = {"linestyle": "-", "marker": "o"} if looping else {"linestyle": "--", "marker": "s", "markerfacecolor": "white"}
-    axes.errorbar([b for b, _ in points], centre, yerr=[low, high], color=color, label=label, capsize=2, elinewidth=0.9, **style)
+    style = (
+        {"linestyle": "-", "marker": "o"} if looping else {"linestyle": "--", "marker": "s", "markerfacecolor": "white"}
+    )
+    axes.errorbar(
+        [b for b, _ in points], centre, yerr=[low, high], color=color, label=label, capsize=2, elinewidth=0.9, **style
+    )
 
 
 def _speed(axes: Any, report: Report) -> None:

@@ -60,7 +60,7 @@ class Tally:
         self.committed.append(len(path))
         depths, ranks, parents = tree.depths.tolist(), tree.ranks.tolist(), tree.parents.tolist()
         on_path = set(path)
-        for depth in range(min(len(path), max(depths, default=0) + 1)):
+        for depth in range(len(path)):
             _bump(self.reached, depth)
         for depth in {depths[node - 1] for node in range(1, tree.rows) if parents[node] in on_path}:
             _bump(self.offered, depth - 1)
@@ -68,7 +68,7 @@ class Tally:
             if parents[node] in on_path:
                 _bump(self.rank_offered, ranks[node - 1])
         for node in path[1:]:
-            _bump(self.accepted, depths[node - 1])
+            _bump(self.accepted, depths[node - 1] - 1)
             _bump(self.rank_accepted, ranks[node - 1])
 
 
@@ -126,9 +126,7 @@ def replay(engine: Engine, prompt: Sequence[int], tokens: int, params: SamplingP
 
 
 @torch.inference_mode()
-def read_again(
-    engine: Engine, prompt: list[int], text: list[int], params: SamplingParams
-) -> tuple[Tensor, int, int]:
+def read_again(engine: Engine, prompt: list[int], text: list[int], params: SamplingParams) -> tuple[Tensor, int, int]:
     """One pass over prompt and text: features [P + T - 1, taps * hidden], near ties, and picks unlike the text's."""
     target = engine._fresh().target
     whole, first = [*prompt, *text], len(prompt)

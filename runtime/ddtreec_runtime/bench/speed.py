@@ -34,7 +34,9 @@ def measure(
             runs[number].append(_generate(engine, prompt, len(known.text), law, way))
             tick()
     base = [done.tokens_per_s for done in runs[next((n for n, way in enumerate(ways) if way.mode == "off"), 0)]]
-    return [_result(done, base, [known.tallies[number].committed for known in told]) for number, done in enumerate(runs)]
+    return [
+        _result(done, base, [known.tallies[number].committed for known in told]) for number, done in enumerate(runs)
+    ]
 
 
 def _generate(engine: Engine, prompt: Sequence[int], tokens: int, law: SamplingParams, way: Way) -> Generation:

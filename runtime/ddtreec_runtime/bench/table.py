@@ -70,7 +70,19 @@ def notes(report: Report) -> list[str]:
 
 
 def _modes(at: TemperatureResult) -> Table:
-    head = ("", "tau", "95 %", "without loops", "95 %", "tokens/s", "to off", "rows", "experts", "independent", "overlap")
+    head = (
+        "",
+        "tau",
+        "95 %",
+        "without loops",
+        "95 %",
+        "tokens/s",
+        "to off",
+        "rows",
+        "experts",
+        "independent",
+        "overlap",
+    )
     return Table(f"{describe(at)}", head, tuple(_row(mode) for mode in at.modes))
 
 
@@ -102,7 +114,11 @@ def _depths(at: TemperatureResult) -> Table:
         known = {share.place: share for share in mode.depths}
         cells = [f"{known[d].accepted / known[d].reached:.2f}" if d in known else "" for d in depths]
         rows.append((mode.name, *cells))
-    return Table(f"{describe(at)}: accepted at depth, of the rounds that came to its parent", ("", *map(str, depths)), tuple(rows))
+    return Table(
+        f"{describe(at)}: accepted at depth, of the rounds that came to its parent",
+        ("", *map(str, depths)),
+        tuple(rows),
+    )
 
 
 def _ranks(at: TemperatureResult) -> Table:
@@ -114,4 +130,8 @@ def _ranks(at: TemperatureResult) -> Table:
         known = {share.place: share for share in mode.ranks}
         cells = [f"{known[r].accepted / known[r].offered:.3f}" if r in known else "" for r in ranks]
         rows.append((mode.name, *cells))
-    return Table(f"{describe(at)}: accepted of those offered, by rank (0 is the drafter's best)", ("", *map(str, ranks)), tuple(rows))
+    return Table(
+        f"{describe(at)}: accepted of those offered, by rank (0 is the drafter's best)",
+        ("", *map(str, ranks)),
+        tuple(rows),
+    )
