@@ -44,5 +44,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Left column to the left, the others to the right."""
     cells = [list(map(str, head)), *[list(map(str, row)) for row in rows]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
-    lines = ["  ".join([row[0].ljust(widths[0]), *[c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)]]) for row in cells]
+    lines = [
+        "  ".join([row[0].ljust(widths[0]), *[c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)]])
+        for row in cells
+    ]
     return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])

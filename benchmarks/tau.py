@@ -55,7 +55,7 @@ def main() -> None:
         compile_engine(out / "spec" / "engine.yaml", (), "bundle", out / "bundle")
         source = Source(out / "bundle", args.checkpoint, args.drafter, "float32")
         with source.load() as engine:
-            settings = Settings(args.tokens, jobs=args.jobs)
+            settings = Settings(args.tokens, speed_prompts=6, jobs=args.jobs)
             report = measure(engine, source, prompts, settings, stamp(command, __version__), _progress)
     print("\n\n".join(table.plain() for table in tables(report)))
     print("\n" + "\n".join(notes(report)))

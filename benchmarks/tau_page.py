@@ -22,13 +22,13 @@ Written by `python -m benchmarks.tau_page` from `benchmarks/results/tau.json`.
 
 READING = """## How to read it
 
-- **tau**: tokens committed per round, the bonus included. 1 is plain decoding. Rounds are those that start within the new
-  tokens asked for and before a stop token; the text goes on a block further, so that no round is cut short by the end.
+- **tau**: tokens committed per round, the bonus included. 1 is plain decoding. Rounds are those that start within the
+  new tokens asked for and before a stop token; the text goes on a block further, so that the end cuts no round short.
 - **tokens/s**, **to off**: decode of whole generations, one sequence at a time; the ratio is the median over prompts.
-- **rows, experts, independent, overlap**: rows of a verify step; routed experts a MoE layer touches for them; how many it
-  would touch if rows chose independently, E (1 - (1 - k/E)^rows); and (experts - k) / (independent - k).
-- Texts are made once, without drafts. The rounds of every budget are told from the text and the drafts at their roots, and
-  compared with the rounds of the engine's own generations (the count is above).
+- **rows, experts, independent, overlap**: rows of a verify step; routed experts a MoE layer touches for them; how many
+  it would touch if rows chose independently, E (1 - (1 - k/E)^rows); and (experts - k) / (independent - k).
+- Texts are made once, without drafts. The rounds of every budget are told from the text and the drafts at their roots,
+  and compared with the rounds of the engine's own generations (the count is above).
 """
 
 

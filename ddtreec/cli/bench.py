@@ -1,4 +1,4 @@
-"""`ddtreec bench`: what drafts bring on held-out prompts. Tables go to stdout, numbers to a file, progress to stderr."""
+"""`ddtreec bench`: what drafts bring on held-out prompts. Tables to stdout, numbers to a file, progress to stderr."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ def bench(
 ) -> None:
     """Measure BUNDLE on held-out prompts: without drafts, with a chain, and with trees of several budgets.
 
-    Tau and acceptance by depth and rank come from every prompt: each is decoded once without drafts, and the rounds of
-    all budgets are told from that text. Tokens/s and the experts that a verify step touches come from whole generations of
-    the first few prompts, whose rounds are compared with those told. One sequence runs at a time. Without BUNDLE the
-    small trained pair that ships with ddtreec is measured on its own held-out prompts.
+    Tau and acceptance by depth and rank come from every prompt: each is decoded once without drafts, and the rounds
+    of all budgets are told from that text. Tokens/s and the experts that a verify step touches come from whole
+    generations of the first few prompts, whose rounds are compared with those told. One sequence runs at a time.
+    Without BUNDLE the small trained pair that ships with ddtreec is measured on its own held-out prompts.
 
     \b
     Examples:

@@ -60,7 +60,7 @@ class Drafter:
         self.length += count
 
     def feed(self, features: Tensor) -> None:
-        """Append features [n, taps * hidden] that were kept from earlier steps, as `extend` does those of the last one."""
+        """Append kept features [n, taps * hidden], as `extend` does those of the last step."""
         for part in features.split(self._context.program.max_rows):
             self._features[: len(part)] = part
             self.extend(range(len(part)))

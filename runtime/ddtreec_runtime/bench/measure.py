@@ -42,8 +42,8 @@ class Source:
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What to measure. tokens: new tokens a prompt. speed_prompts, expert_prompts: how many prompts, from the first,
-    are decoded by every way for tokens/s and for expert counts. jobs: processes that share the texts, each with an engine
-    of its own on one thread; 1 uses the engine at hand. Prompt i draws with seed + i.
+    are decoded by every way for tokens/s and for expert counts. jobs: processes that share the texts, each with an
+    engine of its own on one thread; 1 uses the engine at hand. Prompt i draws with seed + i.
     """
 
     tokens: int = 128

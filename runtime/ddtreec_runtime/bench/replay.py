@@ -1,9 +1,10 @@
 """Rounds of every budget from one text: how acceptance is measured without decoding once a budget.
 
-The text of a prompt is the same for all budgets (speculation is lossless; temperature draws by position), and what a round
-accepts is the longest path of its tree that the text follows. So the text is that of plain decoding, and a round is known from the draft at its root and the
-text behind it. One pass over prompt and text gives the features; the drafter then runs once for every root that at
-least one budget visits, roots ascending, and each budget's tree is built by the engine's own `propose` from that draft.
+The text of a prompt is the same for all budgets: speculation is lossless, and draws go by position. What a round accepts
+is the longest path of its tree that the text follows. So the text is that of plain decoding, and a round is known from
+the draft at its root and the text behind it. One pass over prompt and text gives the features; the drafter then runs
+once for every root that at least one budget visits, roots ascending, and each budget's tree is built by the engine's
+own `propose` from that draft.
 
 Rounds are those whose root stands before token `max_new_tokens` - 1 of the output and before its stop token. The text
 goes on a block further, so none of them is cut short.

@@ -29,9 +29,11 @@ class Estimate(Struct, frozen=True):
 
 
 class Share(Struct, frozen=True):
-    """How drafts at one place fared. `place`: depth from 1, or rank from 0. `reached`: rounds whose accepted path came
-    to the parent; `offered`: nodes of this place below the accepted path that the tree held; `accepted`: those the target
-    took. Of a depth, `offered` counts rounds (a tree may hold several siblings, one at most is taken).
+    """How drafts at one place fared. `place`: depth from 1, or rank from 0.
+
+    Of a depth, all three count rounds: whose accepted path came to the parent (`reached`), whose tree held a child there
+    (`offered`), that took one (`accepted`). Of a rank, `reached` counts nodes on accepted paths, `offered` children of
+    that rank below them, `accepted` those taken.
     """
 
     place: int
@@ -43,8 +45,8 @@ class Share(Struct, frozen=True):
 class Speed(Struct, frozen=True):
     """Whole generations by the engine, one sequence at a time. `tokens_per_s`: tokens after the first per second of
     decode, over all runs; `ratio_to_off`: median over prompts of the ratio within one prompt; `variation`: standard
-    deviation of tokens/s over prompts by its mean. `rounds`: rounds of these runs that the replay tells too, and
-    `rounds_equal`: those it tells the same.
+    deviation of tokens/s over prompts by its mean. `rounds`: rounds that the replay tells of these prompts;
+    `rounds_equal`: those in which the engine committed as many.
     """
 
     runs: int
@@ -86,9 +88,9 @@ class ModeResult(Struct, frozen=True):
 
 
 class TemperatureResult(Struct, frozen=True):
-    """All modes on the same texts. looping, ended: texts that loop, texts that a stop token ended. positions: tokens that
-    one pass over the whole text picked again; differing: those picked otherwise; near_ties: greedy ones whose best two
-    logits are less than 1e-3 apart.
+    """All modes on the same texts. looping, ended: texts that loop, texts that a stop token ended. positions: tokens
+    that one pass over the whole text picked again; differing: those picked otherwise; near_ties: greedy ones whose best
+    two logits are less than 1e-3 apart.
     """
 
     temperature: float

@@ -1,4 +1,4 @@
-"""Tokens per second of whole generations, every way in turn on each prompt, and whether the replay told their rounds."""
+"""Tokens per second of whole generations, every way in turn on each prompt; and whether the replay is right there."""
 
 from __future__ import annotations
 
