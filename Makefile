@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 TORCH  ?= torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check golden wheel bench clean
+.PHONY: help setup demo test check golden wheel bench tau clean
 
 help:  ## List the targets.
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -44,6 +44,11 @@ bench: setup  ## Measure on this machine; ratios within one run.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[bench]"
 	$(BIN)/python -m benchmarks.compiler
 	$(BIN)/python -m benchmarks.cpu_decode
+	$(BIN)/python -m benchmarks.tau
+
+tau: setup  ## Measure the shipped pair from its weights: results/tau.json, docs/tau.md and its pictures.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[plot]"
+	$(BIN)/python -m benchmarks.tau
 
 clean:  ## Remove the environment and caches.
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis demo dist

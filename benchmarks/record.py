@@ -4,32 +4,14 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
-import platform
 import statistics
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
 
+from ddtreec_runtime.bench.record import commit, machine
+
 RESULTS = Path(__file__).resolve().parent / "results"
-
-
-def machine() -> dict[str, object]:
-    """The device and software a number belongs to. Nothing that names a host or a user."""
-    model = next(
-        (line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
-        platform.processor(),
-    )
-    return {"cpu": model, "cores": os.cpu_count(), "python": platform.python_version(), "system": platform.system()}
-
-
-def commit() -> str:
-    """Short commit id of the checkout, with '+' when the tree differs from it."""
-    git = ["git", "-C", str(RESULTS.parent)]
-    head = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
-    dirty = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=False).stdout.strip()
-    return (head or "unknown") + ("+" if dirty else "")
 
 
 def write(name: str, command: str, result: dict[str, object]) -> Path:
@@ -62,5 +44,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Left column to the left, the others to the right."""
     cells = [list(map(str, head)), *[list(map(str, row)) for row in rows]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
-    lines = ["  ".join([row[0].ljust(widths[0]), *[c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)]]) for row in cells]
+    lines = [
+        "  ".join([row[0].ljust(widths[0]), *[c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)]])
+        for row in cells
+    ]
     return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])

@@ -45,10 +45,11 @@ class Prompt:
 
 
 class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An object of a JSONL file; one of the two is given."""
+    """An object of a JSONL file; one of prompt and prompt_ids is given. text: what the ids say, for people alone."""
 
     prompt: str | None = None
     prompt_ids: tuple[int, ...] | None = None
+    text: str | None = None
 
 
 def read_prompts(text: str | None, file: Path | None, ids: str | None, many: Path | None) -> list[Prompt]:

@@ -59,6 +59,12 @@ class Drafter:
         self._context.run()
         self.length += count
 
+    def feed(self, features: Tensor) -> None:
+        """Append kept features [n, taps * hidden], as `extend` does those of the last step."""
+        for part in features.split(self._context.program.max_rows):
+            self._features[: len(part)] = part
+            self.extend(range(len(part)))
+
     def draft(self, anchor: int) -> Tensor:
         """See DraftSource. The result is a view that the next draft overwrites."""
         self._tokens[0] = anchor

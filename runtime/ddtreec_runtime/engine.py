@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Literal
@@ -22,7 +23,7 @@ from ddtreec_runtime.listen import recorded
 from ddtreec_runtime.output import Output
 from ddtreec_runtime.rounds import Round
 from ddtreec_runtime.sampling import SamplingParams
-from ddtreec_runtime.state import causal
+from ddtreec_runtime.state import StepState, causal
 from ddtreec_runtime.text import Tokenizer
 from ddtreec_runtime.threads import automatic, computing
 from ddtreec_runtime.tree import Tree
@@ -233,6 +234,31 @@ class Engine:
         if output.stopped:
             done.finish_reason = "stop"
         return done
+
+    # ---- looking inside ----
+
+    @contextmanager
+    def observe(self, values: Sequence[str], hear: Callable[[int, dict[str, Tensor]], None]) -> Iterator[None]:
+        """While this is open, `hear` gets a copy of these values of every step of the target, prefill and verify alike.
+
+        values: ids as in plan.json, e.g. 'L03.moe.ids'; shapes there, rows being those of the step. hear: called as
+        (absolute position of the first row, value by id), with rank 0's. Steps then run call by call, slower and with
+        the same results. Raises SpecError R010 for a value that the target does not have.
+        """
+        program = self._live().target.program
+        known = {value.id for value in program.program.values if value.home != "token"}
+        for name in values:
+            if name not in known:
+                raise SpecError(Problem("R010", f"the target has no value {name!r}", help="plan.txt lists its values"))
+
+        def watch(state: StepState, found: Mapping[str, Tensor]) -> None:
+            hear(state.committed, {name: found[name].clone() for name in values})
+
+        program.watch = watch
+        try:
+            yield
+        finally:
+            program.watch = None
 
     # ---- life ----
 

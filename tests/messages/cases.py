@@ -79,7 +79,7 @@ CASES = (
     Case("24-error-in-the-third-overlay", "check third.yaml", {
         "first.yaml": engine("limits: {chunk: 32}\n"),
         "second.yaml": engine("limits: {page: 8}\n", "./first.yaml"),
-        "third.yaml": engine("limits:\n  context: 2048\n", "./second.yaml")}),
+        "third.yaml": engine("limits:\n  context: 4096\n", "./second.yaml")}),
     Case("24-error-below-the-third-overlay", "check third.yaml", {
         "first.yaml": engine("limits: {chunk: 2000}\n"),
         "second.yaml": engine("limits: {page: 8}\n", "./first.yaml"),
