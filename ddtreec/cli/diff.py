@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 @click.option("--all", "everything", is_flag=True, help="Print every budget and row count.  [default: a few]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @guarded
-def diff(
-    a: str, b: str, set_a: tuple[str, ...], set_b: tuple[str, ...], everything: bool, as_json: bool
-) -> None:
+def diff(a: str, b: str, set_a: tuple[str, ...], set_b: tuple[str, ...], everything: bool, as_json: bool) -> None:
     """Compare A and B, each an engine or the folder of a bundle: every value that differs with the place that set it,
     and what it does to the memory of a rank, to predicted steps and to tokens/s.
 
@@ -97,7 +95,10 @@ def _lines(found: Difference, everything: bool) -> Iterator[str]:
     if found.same:
         yield from ("", "no difference")
         return
-    yield from ("", f"{len(found.changes)} value{'s' * (len(found.changes) > 1)} differ{'s' * (len(found.changes) == 1)}")
+    yield from (
+        "",
+        f"{len(found.changes)} value{'s' * (len(found.changes) > 1)} differ{'s' * (len(found.changes) == 1)}",
+    )
     for change in found.changes:
         yield f"  {change.path}"
         yield f"    a  {_value(change.a)}"

@@ -53,14 +53,14 @@ def _told(name: str, engine: str | None, overrides: tuple[str, ...]) -> tuple[di
     if CODE.fullmatch(name):
         return _code(name.upper())
     fields = lookup(name)
+    if name in SPEC_OPS:
+        return _op(name, [facts.path for facts in fields])
     if len(fields) > 1:
         paths = ", ".join(facts.path for facts in fields)
         raise SpecError(Problem("C003", f"`{name}` means several fields", note=paths, help="write more of the path"))
     if fields:
         loaded = load_engine(engine, overrides) if engine else None
         return _field(name, fields[0], loaded)
-    if name in SPEC_OPS:
-        return _op(name)
     if engine is not None:
         return _node(name, engine, overrides)
     raise unknown_name("field, op or code", name, [*_field_names(), *SPEC_OPS], where=WITHOUT_ENGINE)
@@ -107,7 +107,9 @@ def _field(name: str, facts: FieldFacts, loaded: LoadedEngine | None) -> tuple[d
     values = list(_values(name, facts, loaded)) if loaded else []
     if loaded is not None:
         lines += ["", f"  in {loaded.engine.name}"]
-        lines += [f"    {path}: {json.dumps(value)}   ({origin})" for path, value, origin in values[:20]] or ["    not there"]
+        lines += [f"    {path}: {json.dumps(value)}   ({origin})" for path, value, origin in values[:20]] or [
+            "    not there"
+        ]
         lines += [f"    and {len(values) - 20} more"] if len(values) > 20 else []
     data = {
         "schema": SCHEMA,
@@ -131,8 +133,17 @@ def _written(facts: FieldFacts) -> str:
     shown = f"{facts.name}: {value(facts.note.example)}"
     path = facts.path.removeprefix("engine.")
     scalar = not isinstance(facts.note.example, dict | list)
-    plain = scalar and facts.model in ("TreeSpec", "LimitsSpec", "LayoutSpec", "EngineSpec", "TopologySpec", "DeviceSpec")
-    return shown + (f"   or   --set {path}={facts.note.example}" if plain and facts.name not in ("kind", "name") else "")
+    plain = scalar and facts.model in (
+        "TreeSpec",
+        "LimitsSpec",
+        "LayoutSpec",
+        "EngineSpec",
+        "TopologySpec",
+        "DeviceSpec",
+    )
+    return shown + (
+        f"   or   --set {path}={facts.note.example}" if plain and facts.name not in ("kind", "name") else ""
+    )
 
 
 def _values(name: str, facts: FieldFacts, loaded: LoadedEngine) -> Iterator[tuple[str, Any, str]]:
@@ -153,7 +164,7 @@ def _inside(words: list[str], path: list[str]) -> bool:
     return all(word in rest for word in words)
 
 
-def _op(kind: str) -> tuple[dict[str, Any], str]:
+def _op(kind: str, fields_too: list[str]) -> tuple[dict[str, Any], str]:
     from ddtreec.ops.docs import op_fields, op_text
 
     fields = op_fields(kind)
@@ -163,6 +174,7 @@ def _op(kind: str) -> tuple[dict[str, Any], str]:
     for f in fields:
         rest = f" (may be left out: {json.dumps(f.default)})" if f.optional else ""
         lines.append(f"    {f.name:<{width}}  {f.what}{rest}")
+    lines += ["", *(f"  there is also a field of this name: {path}" for path in fields_too)] if fields_too else []
     told = [{"name": f.name, "what": f.what, "optional": f.optional, "default": f.default} for f in fields]
     data = {"schema": SCHEMA, "what": "op", "op": kind, "meaning": op_text(kind), "fields": told}
     return data, "\n".join(lines) + "\n"

@@ -61,7 +61,8 @@ def graph(
     from ddtreec import driver
     from ddtreec.emit.graph_page import graph_page
     from ddtreec.plan import graph_text
-    from ddtreec.plan.view import encode, graph_view
+    from ddtreec.plan.build_view import graph_view
+    from ddtreec.plan.view import encode
     from ddtreec.spec.load import load_engine
 
     kind = "json" if as_json else kind or _kind_of(out)

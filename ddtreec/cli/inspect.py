@@ -124,14 +124,15 @@ def _lines(found: Bundle) -> Iterator[str]:
     yield from (f"  {question}: {answer}" for question, answer in plan.layout.items())
     if not plan.layout:
         yield "  one rank: nothing to choose"
-    yield from ("", "shard map, bytes of one rank")
+    yield from ("", "shard map, sizes of one rank as the checkpoint packs them")
     held = [
-        (h.role, h.tensor, h.packing, h.cut, f"{h.count}", format_bytes(h.bytes))
-        for h in holdings(plan.weights, mesh)
+        (h.role, h.tensor, h.packing, h.cut, f"{h.count}", format_bytes(h.bytes)) for h in holdings(plan.weights, mesh)
     ]
     yield from table(("role", "tensor", "packing", "cut", "count", "size"), held, left=4)
     yield from ("", "memory of one rank")
-    yield from table(("purpose", "size", "bytes"), [(r.purpose, format_bytes(r.bytes), str(r.bytes)) for r in plan.memory])
+    yield from table(
+        ("purpose", "size", "bytes"), [(r.purpose, format_bytes(r.bytes), str(r.bytes)) for r in plan.memory]
+    )
     yield from ("", "programs")
     programs = [
         (p.name, str(len(p.calls)), str(p.max_rows), " ".join(f"{k} {n}" for k, n in _kernels(p.calls).items()))

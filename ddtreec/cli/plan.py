@@ -18,7 +18,7 @@ from ddtreec.cli.output import deliver
     "--set", "overrides", multiple=True, type=SETTING, metavar="A.B=C", help="Override one value; repeatable."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--html", type=click.Path(path_type=Path), help="Write the report with charts to this file instead.")
+@click.option("--html", type=click.Path(path_type=Path), help="Write the report with charts to this file, as one page.")
 @guarded
 def plan(engine: str, overrides: tuple[str, ...], as_json: bool, html: Path | None) -> None:
     """Show what ENGINE would run: memory of a rank, layout with reasons, steps with floor and predicted time, tokens/s
@@ -34,12 +34,12 @@ def plan(engine: str, overrides: tuple[str, ...], as_json: bool, html: Path | No
     from ddtreec.plan.text import text
     from ddtreec.spec.load import load_engine
 
+    state = driver.planned(load_engine(engine, overrides))
+    report = driver.report(state)
     if html is not None:
         from ddtreec.emit.plan_page import plan_page
         from ddtreec.plan.sweep import sweep
 
-        state = driver.planned(load_engine(engine, overrides))
-        deliver(plan_page(driver.report(state), sweep(state)), html)
-        return
-    report = driver.plan(load_engine(engine, overrides))
-    sys.stdout.write(encode(report).decode() if as_json else text(report))
+        deliver(plan_page(report, sweep(state)), html)
+    if as_json or html is None:
+        sys.stdout.write(encode(report).decode() if as_json else text(report))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from ddtreec.core.errors import CheckpointError, Loc, Problem, SpecError
 
@@ -41,6 +42,13 @@ class Prompt:
         if not ids:
             raise SpecError(Problem("R001", "the prompt is empty", self.loc, help="give at least one token"))
         return ids
+
+
+class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An object of a JSONL file; one of the two is given."""
+
+    prompt: str | None = None
+    prompt_ids: tuple[int, ...] | None = None
 
 
 def read_prompts(text: str | None, file: Path | None, ids: str | None, many: Path | None) -> list[Prompt]:
@@ -92,17 +100,14 @@ def parse_ids(text: str) -> tuple[int, ...]:
 def parse_line(line: str, loc: Loc) -> Prompt:
     """One line of a JSONL file. Raises SpecError R022."""
     try:
-        value = json.loads(line)
-    except json.JSONDecodeError as error:
-        at = Loc(loc.file, loc.line, error.colno)
-        raise SpecError(Problem("R022", f"this line is no JSON: {error.msg}", at, line, help=SHAPES)) from None
+        value = msgspec.json.decode(line, type=str | Line)
+    except msgspec.ValidationError as error:
+        raise SpecError(Problem("R022", f"this line is no prompt: {error}", loc, line, help=SHAPES)) from None
+    except msgspec.DecodeError as error:
+        raise SpecError(Problem("R022", f"this line is no JSON: {error}", loc, line, help=SHAPES)) from None
     if isinstance(value, str):
         return Prompt(text=value, loc=loc)
-    if isinstance(value, dict):
-        text, ids = value.get("prompt"), value.get("prompt_ids")
-        if isinstance(text, str) and ids is None:
-            return Prompt(text=text, loc=loc)
-        whole = isinstance(ids, list) and all(isinstance(i, int) and not isinstance(i, bool) for i in ids)
-        if whole and text is None:
-            return Prompt(ids=tuple(ids), loc=loc)
-    raise SpecError(Problem("R022", "this line is no prompt", loc, line, help=SHAPES))
+    if (value.prompt is None) == (value.prompt_ids is None):
+        found = "this line is no prompt: one of prompt and prompt_ids is needed"
+        raise SpecError(Problem("R022", found, loc, line, help=SHAPES))
+    return Prompt(value.prompt, value.prompt_ids or (), loc)

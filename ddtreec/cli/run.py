@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ddtreec.cli import generating
 from ddtreec.cli.common import INTERRUPTED, guarded
 from ddtreec.cli.progress import Style, reporting
 from ddtreec.cli.progress import option as progress_option
@@ -17,6 +19,7 @@ from ddtreec.cli.prompts import Prompt, read_prompts
 
 if TYPE_CHECKING:
     from ddtreec_runtime import Engine, Generation
+    from ddtreec_runtime.rounds import Round
 
 RESULT_KEYS = (
     "prompt_ids", "output_ids", "text", "finish_reason", "rounds", "tau", "accepted_per_round", "prefill_s", "decode_s",
@@ -26,46 +29,36 @@ RESULT_KEYS = (
 
 
 @click.command(short_help="Generate text with a bundle.")
-@click.argument("bundle", type=click.Path(path_type=Path))
-@click.option("--weights", type=click.Path(path_type=Path), required=True, help="Checkpoint directory of the target.")
-@click.option("--drafter-weights", type=click.Path(path_type=Path), help="Checkpoint directory of the DFlash drafter.")
-@click.option("--prompt", help="The prompt as text.")
-@click.option("--prompt-file", type=click.Path(path_type=Path), help="A file whose whole text is the prompt.")
-@click.option("--prompt-ids", metavar="1,2,3", help="The prompt as token ids; needs no tokenizer.")
+@generating.options
 @click.option(
     "--prompts",
     type=click.Path(path_type=Path),
     help='Many prompts, one JSON a line: {"prompt": "text"}, {"prompt_ids": [1, 2]} or "text".',
 )
-@click.option("--max-new-tokens", type=click.IntRange(min=1), default=128, show_default=True)
-@click.option("--temperature", type=float, default=0.0, show_default=True, help="0 is greedy, e.g. 0.8 draws.")
-@click.option("--top-p", type=float, default=1.0, show_default=True, help="Draw among the best that reach this share.")
-@click.option("--top-k", type=int, default=0, show_default=True, help="Draw among the k best, e.g. 40; 0 is off.")
-@click.option("--seed", type=int, default=0, show_default=True, help="The same seed draws the same text.")
-@click.option("--stop", multiple=True, metavar="TEXT", help="Text that ends the output; repeatable.")
-@click.option("--speculation", type=click.Choice(["tree", "chain", "off"]), help="[default: what the bundle says]")
-@click.option("--budget", type=int, help="Tree nodes besides the root, e.g. 8.  [default: what the bundle says]")
-@click.option("--dtype", type=click.Choice(["float32", "bfloat16", "float64"]), help="[default: what the bundle says]")
+@click.option("--show-tree", is_flag=True, help="Draw each round's draft tree and the accepted path on stderr.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a prompt instead of the text.")
 @progress_option
 @guarded
 def run(
-    bundle: Path,
-    weights: Path,
+    bundle: Path | None,
+    weights: Path | None,
     drafter_weights: Path | None,
     prompt: str | None,
     prompt_file: Path | None,
     prompt_ids: str | None,
     prompts: Path | None,
     dtype: str | None,
+    show_tree: bool,
     as_json: bool,
     progress: Style,
     **options: Any,
 ) -> None:
     """Generate with BUNDLE, a folder that `ddtreec compile` wrote. The checkpoint's own tokenizer.json is used.
+    Without BUNDLE the small trained pair that ships with ddtreec runs.
 
     \b
     Examples:
+      ddtreec run --prompt "def add(a, b):" --show-tree
       ddtreec run demo/tiny --weights tiny/target --drafter-weights tiny/drafter --prompt "def add(a, b):"
       ddtreec run demo/tiny --weights tiny/target --prompt-ids 17,4,9 --max-new-tokens 32 --json
       ddtreec run demo/tiny --weights tiny/target --prompts prompts.jsonl --temperature 0.8 --seed 7 --stop "\\n\\n"
@@ -74,22 +67,14 @@ def run(
 
     from ddtreec_runtime import Engine
 
-    refuse_early(options)
-    with reporting(progress, "loading") as report:
-        engine = Engine.load(bundle, weights, drafter_weights, dtype=dtype, progress=report)
-    with engine:
-        encoded = [one.encode(engine.tokenizer, weights) for one in asked]
-        for ids in encoded:
-            Shown(engine, as_json).generate(ids, options)
-
-
-def refuse_early(options: dict[str, Any]) -> None:
-    """Says what is wrong with sampling and stop strings before the weights load, not after."""
-    from ddtreec_runtime.sampling import SamplingParams
-    from ddtreec_runtime.text import StopStrings
-
-    SamplingParams(options["temperature"], options["top_p"], options["top_k"], options["seed"])
-    StopStrings(options["stop"])
+    generating.refuse_early(options)
+    with generating.source(bundle, weights, drafter_weights) as source:
+        with reporting(progress, "loading") as report:
+            engine = Engine.load(source.bundle, source.weights, source.drafter, dtype=dtype, progress=report)
+        with engine:
+            encoded = [one.encode(engine.tokenizer, source.weights) for one in asked]
+            for ids in encoded:
+                Shown(engine, as_json, show_tree).generate(ids, options)
 
 
 @dataclass
@@ -98,33 +83,45 @@ class Shown:
 
     engine: Engine
     as_json: bool
+    show_tree: bool = False
     ids: list[int] = field(default_factory=list[int])
     pieces: list[str] = field(default_factory=list[str])
 
     def generate(self, prompt: list[int], options: dict[str, Any]) -> None:
         """Generate and print; on Ctrl-C what is there stays and the exit code is 130."""
         try:
-            done = self.engine.generate(prompt, on_tokens=self.take, **options)
+            done = self.engine.generate(prompt, on_tokens=self.take, on_round=self._drawing(), **options)
         except KeyboardInterrupt:
             self._interrupted(prompt)
             sys.exit(INTERRUPTED)
         if self.as_json:
             print(json.dumps({key: getattr(done, key) for key in RESULT_KEYS}, ensure_ascii=False), flush=True)
         else:
-            print(flush=True)
+            print("".join(self.pieces) if self._text_last() else "", flush=True)
         print(summary(done), file=sys.stderr)
 
     def take(self, ids: list[int], text: str) -> None:
         """Show a run of committed tokens."""
-        first = not self.ids
+        if self.engine.tokenizer is None:
+            text = ("," if self.ids else "") + ",".join(map(str, ids))
         self.ids += ids
         self.pieces.append(text)
-        if self.as_json:
+        if self.as_json or self._text_last():
             return
-        if self.engine.tokenizer is None:
-            text = ("" if first else ",") + ",".join(map(str, ids))
         sys.stdout.write(text)
         sys.stdout.flush()
+
+    def _text_last(self) -> bool:
+        """Whether trees and text would mix on one terminal, so that the text waits for the end."""
+        return self.show_tree and sys.stdout.isatty() and sys.stderr.isatty()
+
+    def _drawing(self) -> Callable[[Round], None] | None:
+        """What draws each round, None where nobody asked."""
+        if not self.show_tree:
+            return None
+        from ddtreec_runtime.show import TokenPieces, TreePrinter
+
+        return TreePrinter(TokenPieces(self.engine.tokenizer))
 
     def _interrupted(self, prompt: list[int]) -> None:
         if self.as_json:
@@ -132,7 +129,7 @@ class Shown:
             known = {"prompt_ids": prompt, "output_ids": self.ids, "text": text, "finish_reason": "interrupted"}
             print(json.dumps({key: known.get(key) for key in RESULT_KEYS}, ensure_ascii=False), flush=True)
         else:
-            print(flush=True)
+            print("".join(self.pieces) if self._text_last() else "", flush=True)
         print(f"interrupted after {len(self.ids)} tokens", file=sys.stderr)
 
 

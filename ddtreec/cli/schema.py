@@ -28,5 +28,6 @@ def schema(kind: str, out: Path | None) -> None:
     from ddtreec.spec.fields import json_schema
     from ddtreec.spec.find import KINDS
 
-    wanted = next(known for known in KINDS if known == kind)
-    deliver(as_json(json_schema(wanted, op_schemas())), out)
+    for known in KINDS:
+        if known == kind:
+            deliver(as_json(json_schema(known, op_schemas())), out)

@@ -4,56 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import click
 
 from ddtreec.artifacts.plan import Plan
+from ddtreec.cli import generating
 from ddtreec.cli.common import guarded
-from ddtreec.core.errors import CheckpointError, Loc, Problem, SpecError
+from ddtreec.cli.prompts import read_prompts
+from ddtreec.core.errors import Problem, SpecError
+
+Tried = Literal["tree", "chain", "off"]
 
 
-@click.command()
-@click.argument("bundle", type=click.Path(path_type=Path))
-@click.option("--weights", type=click.Path(path_type=Path), required=True, help="Checkpoint directory of the target.")
-@click.option("--drafter-weights", type=click.Path(path_type=Path), help="Checkpoint directory of the drafter.")
-@click.option("--prompt", help="The prompt as text.")
-@click.option("--prompt-file", type=click.Path(path_type=Path), help="A file whose whole text is the prompt.")
-@click.option("--prompt-ids", help="The prompt as token ids: 1,2,3.")
-@click.option("--max-new-tokens", type=click.IntRange(min=1), default=128, show_default=True)
-@click.option("--temperature", type=click.FloatRange(min=0), default=0.0, show_default=True, help="0 is greedy.")
-@click.option("--top-p", type=click.FloatRange(min=0, max=1, min_open=True), default=1.0, show_default=True)
-@click.option("--top-k", type=click.IntRange(min=0), default=0, show_default=True, help="0 is off.")
-@click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--stop", multiple=True, help="Text that ends the output; may be repeated.")
-@click.option("--speculation", type=click.Choice(["tree", "chain", "off"]), default="tree", show_default=True)
+@click.command(short_help="Generate once and keep every round.")
+@generating.options
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The JSON file to write.")
 @click.option("--html", type=click.Path(path_type=Path), help="The page to write: one file that needs no network.")
 @guarded
 def trace(
-    bundle: Path,
-    weights: Path,
+    bundle: Path | None,
+    weights: Path | None,
     drafter_weights: Path | None,
     prompt: str | None,
     prompt_file: Path | None,
     prompt_ids: str | None,
-    max_new_tokens: int,
-    temperature: float,
-    top_p: float,
-    top_k: int,
-    seed: int,
-    stop: tuple[str, ...],
-    speculation: str,
+    dtype: str | None,
     output: Path | None,
     html: Path | None,
+    **options: Any,
 ) -> None:
-    """Generate with BUNDLE and record each round: draft tree, probabilities, accepted path, text so far.
-
-    Write the record with -o trace.json, and --html trace.html for a page that steps through it.
+    """Generate with BUNDLE and record each round: draft tree, probabilities, accepted path, text so far. Without BUNDLE
+    the small trained pair that ships with ddtreec runs.
 
     \b
-    Example:
-      ddtreec trace demo/tiny --weights tiny/target --drafter-weights tiny/drafter --prompt "def f(" --html trace.html
+    Examples:
+      ddtreec trace --prompt "class Queue:" --html trace.html
+      ddtreec trace demo/tiny --weights tiny/target --drafter-weights tiny/drafter --prompt-ids 1,2,3 -o trace.json
     """
     if output is None and html is None:
         raise SpecError(Problem("T010", "nothing to write", help="give -o trace.json, --html trace.html or both"))
@@ -63,60 +50,40 @@ def trace(
             raise SpecError(
                 Problem("T003", f"cannot write {path}: there is no such folder", help="make the folder first")
             )
-    text = _prompt_text(prompt, prompt_file, prompt_ids)
+    asked = read_prompts(prompt, prompt_file, prompt_ids, None)[0]
 
     from ddtreec_runtime import Engine
     from ddtreec_runtime.show.pieces import TokenPieces
-    from ddtreec_runtime.text import Tokenizer
     from ddtreec_runtime.trace import Recorder, write_trace, write_viewer
 
-    tokenizer = Tokenizer.from_dir(weights)
-    if tokenizer is None and (text is not None or stop):
-        raise CheckpointError(
-            Problem(
-                "T011",
-                f"{weights} has no tokenizer.json, so text cannot be read or written",
-                Loc(str(weights)),
-                help="give --prompt-ids 1,2,3 and no --stop, or put the checkpoint's tokenizer.json there",
-            )
-        )
-    pieces = TokenPieces(tokenizer)
-    ids = _ids(prompt_ids) if text is None or tokenizer is None else tokenizer.encode(text)
+    generating.refuse_early(options)
     recorder = Recorder()
-    engine = cast(Any, Engine).load(bundle, weights, drafter_weights)
-    try:
-        generation: Any = engine.generate(
-            ids,
-            max_new_tokens=max_new_tokens,
-            temperature=temperature,
-            top_p=top_p,
-            top_k=top_k,
-            seed=seed,
-            stop=stop,
-            speculation=speculation,
-            on_round=recorder,
-        )
-        plan: Plan = engine.plan
-    finally:
-        engine.close()
+    with (
+        generating.source(bundle, weights, drafter_weights) as source,
+        Engine.load(source.bundle, source.weights, source.drafter, dtype=dtype) as engine,
+    ):
+        tokenizer, plan = engine.tokenizer, engine.plan
+        ids = asked.encode(tokenizer, source.weights)
+        generation = engine.generate(ids, on_round=recorder, **options)
+        mode, budget = _tried(plan, options["speculation"], options["budget"], engine.drafts)
+    pieces = TokenPieces(tokenizer)
 
     def decode(tokens: Sequence[int]) -> str:
         return " ".join(map(pieces, tokens)) if tokenizer is None else tokenizer.decode(tokens)
 
-    mode, budget = _tried(plan, speculation)
     record = recorder.trace(
         engine=plan.engine,
         mode=mode,
         budget=budget,
         prompt_ids=ids,
-        prompt_text=decode(ids) if text is None else text,
+        prompt_text=decode(ids) if asked.text is None else asked.text,
         output_ids=generation.output_ids,
         finish_reason=generation.finish_reason,
         decode=decode,
         piece=pieces,
-        text=None if tokenizer is None else generation.text,
-        temperature=temperature,
-        seed=seed if temperature > 0 else None,
+        text=generation.text,
+        temperature=options["temperature"],
+        seed=options["seed"] if options["temperature"] > 0 else None,
     )
     if output is not None:
         write_trace(output, record)
@@ -126,51 +93,10 @@ def trace(
     click.echo(f"{len(record.rounds)} rounds, tau {record.tau:.2f}: wrote {written}", err=True)
 
 
-def _tried(plan: Plan, speculation: str) -> tuple[Literal["tree", "chain", "off"], int]:
+def _tried(plan: Plan, speculation: str | None, budget: int | None, drafts: bool) -> tuple[Tried, int]:
     """What was tried in each round, and with how many nodes besides the root at most."""
-    if plan.drafter is None or speculation == "off":
+    if plan.drafter is None or not drafts or speculation == "off":
         return "off", 0
-    if speculation == "chain":
-        return "chain", plan.drafter.block - 1
-    return "tree", plan.tree.budget
-
-
-def _prompt_text(prompt: str | None, prompt_file: Path | None, prompt_ids: str | None) -> str | None:
-    """The prompt's text, None where ids were given. Raises SpecError unless exactly one of the three is there."""
-    given = [name for name, value in _named(prompt, prompt_file, prompt_ids) if value is not None]
-    if len(given) != 1:
-        said = f"{' and '.join(given)} are given together" if given else "there is no prompt"
-        raise SpecError(Problem("T012", said, help="give one of --prompt, --prompt-file and --prompt-ids"))
-    if prompt_file is None:
-        return prompt
-    try:
-        return prompt_file.read_bytes().decode("utf-8")
-    except OSError as error:
-        raise SpecError(
-            Problem("T013", f"cannot read the prompt: {error.strerror}", Loc(str(prompt_file)), help="name a text file")
-        ) from None
-    except UnicodeDecodeError as error:
-        raise SpecError(
-            Problem(
-                "T013", f"the prompt is not UTF-8 at byte {error.start}", Loc(str(prompt_file)), help="save it as UTF-8"
-            )
-        ) from None
-
-
-def _named(prompt: str | None, prompt_file: Path | None, prompt_ids: str | None) -> list[tuple[str, object]]:
-    return [("--prompt", prompt), ("--prompt-file", prompt_file), ("--prompt-ids", prompt_ids)]
-
-
-def _ids(text: str | None) -> list[int]:
-    """`1,2,3` to ids. Raises SpecError on what is no number."""
-    ids: list[int] = []
-    for part in (text or "").split(","):
-        try:
-            ids.append(int(part))
-        except ValueError:
-            raise SpecError(
-                Problem(
-                    "T014", f"--prompt-ids: '{part.strip()}' is no token id", help="give numbers with commas: 1,2,3"
-                )
-            ) from None
-    return ids
+    mode: Tried = "chain" if speculation == "chain" or (speculation is None and plan.tree.mode == "chain") else "tree"
+    most = plan.drafter.block - 1 if mode == "chain" else plan.tree.budget
+    return mode, most if budget is None else min(budget, most)

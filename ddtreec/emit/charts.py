@@ -90,7 +90,7 @@ def plane(axes: Axes, step: float) -> list[str]:
 def columns(
     label: str, categories: Sequence[str], series: Sequence[Series], floors: Sequence[float], names: tuple[str, str]
 ) -> Markup:
-    """Stacked columns, one a category, with a dash where the floor lies. `names`: of the axes; values in milliseconds."""
+    """Stacked columns, one a category, with a dash where the floor lies; milliseconds. `names`: of the axes."""
     stacks = [math.fsum(dict(s.points).get(i, 0.0) for s in series) for i in range(len(categories))]
     top, step = nice_top(max(stacks))
     pitch = (WIDTH - LEFT - RIGHT) / len(categories)
@@ -162,7 +162,7 @@ def lines(
         marks.append(words(text, axes.x(x) - 5, TOP + 11, "tick", "end"))
     if level:
         marks.append(f'<path class="level" d="M{LEFT} {axes.y(level[0]):.1f}H{WIDTH - RIGHT}"/>')
-        marks.append(words(level[1], LEFT + 4, axes.y(level[0]) - 6, "tick"))
+        marks.append(words(level[1], LEFT + 4, axes.y(level[0]) + 15, "tick"))
     ends = spread([(axes.y(s.points[-1][1]), s) for s in series])
     for y_end, s in ends:
         path = "".join(f"{'L' if i else 'M'}{axes.x(x):.1f} {axes.y(y):.1f}" for i, (x, y) in enumerate(s.points))

@@ -1,4 +1,4 @@
-"""The page of `ddtreec plan --html`: the report with charts, one file. Every number is one of the report or the sweep."""
+"""The page of `ddtreec plan --html`: the report with charts, one file. All numbers are of the report or the sweep."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ddtreec.emit.charts import Series
 from ddtreec.emit.pages import asset, json_island, page
 from ddtreec.plan.components import COMPONENTS
 from ddtreec.plan.report import Budget, Report, encode
-from ddtreec.plan.sweep import Sweep, of_rows
+from ddtreec.plan.sweep import Point, Sweep, of_rows
 from ddtreec.plan.text import same
 
 SMALL = 0.1
@@ -37,14 +37,21 @@ def plan_page(report: Report, sweep: Sweep) -> str:
             "used": sum(row.bytes for row in report.memory),
             "speed_chart": speed_chart(report),
             "taus": taus(report),
-            "break_even": lambda budget: f"{break_even(report, budget):.2f}",
+            "break_even": {b.budget: f"{break_even(report, b):.2f}" for b in report.budgets},
             "context_chart": context_chart(report, sweep),
-            "context_table": [(c, [p for r in sweep.context_rows for p in of_rows(sweep.by_context, r) if p.context == c])
-                              for c in dict.fromkeys(p.context for p in sweep.by_context)],
-            "same": lambda layer: same(layer).strip(),
+            "context_table": context_table(sweep),
+            "same": same,
             "data": json_island(encode(report)),
         },
-    )  # fmt: skip
+    )
+
+
+def context_table(sweep: Sweep) -> list[tuple[int, list[Point]]]:
+    """Each context with its points, in the order of `context_rows`."""
+    contexts = dict.fromkeys(p.context for p in sweep.by_context)
+    return [
+        (c, [p for r in sweep.context_rows for p in of_rows(sweep.by_context, r) if p.context == c]) for c in contexts
+    ]
 
 
 def facts(report: Report) -> str:
@@ -66,7 +73,9 @@ def tiles(report: Report) -> list[tuple[str, str, str]]:
     ]
     best = best_budget(report)
     if best is not None:
-        result.append(("to gain from a tree", f"{break_even(report, best):.2f}", f"tokens a round at budget {best.budget}"))
+        result.append(
+            ("to gain from a tree", f"{break_even(report, best):.2f}", f"tokens a round at budget {best.budget}")
+        )
     return result
 
 
@@ -101,7 +110,9 @@ def memory_style(purpose: str) -> str:
 
 def memory_chart(report: Report) -> Markup:
     """One rank's memory against the device."""
-    parts = [(row.purpose, memory_style(row.purpose), float(row.bytes), format_bytes(row.bytes)) for row in report.memory]
+    parts = [
+        (row.purpose, memory_style(row.purpose), float(row.bytes), format_bytes(row.bytes)) for row in report.memory
+    ]
     used = sum(row.bytes for row in report.memory)
     whole = report.device_bytes if used > report.device_bytes * SMALL else used
     return charts.bar(f"Memory of one rank, {format_bytes(report.free_bytes)} free", parts, float(whole))

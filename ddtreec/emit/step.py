@@ -70,7 +70,7 @@ def call_line(call: Call, tokens: frozenset[str]) -> str:
     ins = [f"b.{attribute(v)}" for v in call.ins if v not in tokens]
     if call.collective:
         params = ", ".join(f"{literal(name)}: {literal(value)}" for name, value in call.params.items())
-        return f'yield "{call.kernel}", {_tuple(outs)}, {_tuple(ins)}, {{{params}}}'
+        return f'yield ("{call.kernel}", {_tuple(outs)}, {_tuple(ins)}, {{{params}}})'
     state = [] if call.kernel in WITHOUT_STATE else ["state"]
     weights = [f"w.{attribute(v)}" for v in call.weights]
     return f"k.{call.kernel}({', '.join(state + outs + ins + weights + keywords(call))})"

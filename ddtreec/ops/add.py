@@ -26,7 +26,7 @@ class Add(Op):
 
     def infer(self, ins: tuple[TensorType, ...]) -> tuple[TensorType, ...]:
         a, b = ins
-        need(a == b and a.dtype == "compute", f"'a' is {a} and 'b' is {b}, but two of one type are expected")
+        need(a == b and a.dtype == "compute", lambda: f"'a' is {a} and 'b' is {b}, but two of one type are expected")
         return (a,)
 
     def strategies(self, ins: tuple[TensorType, ...], mesh: Mesh) -> tuple[Strategy, ...]:

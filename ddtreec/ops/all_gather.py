@@ -25,7 +25,9 @@ class AllGather(Op):
         return tuple(self._joined(x) for x in ins)
 
     def _joined(self, x: TensorType) -> TensorType:
-        need(x.dtype == "compute" and len(x.shape) > self.axis > 0, f"'x' is {x}, which has no axis {self.axis}")
+        need(
+            x.dtype == "compute" and len(x.shape) > self.axis > 0, lambda: f"'x' is {x}, which has no axis {self.axis}"
+        )
         return TensorType((*x.shape[: self.axis], int(x.shape[self.axis]) * self.ranks, *x.shape[self.axis + 1 :]))
 
     def params(self) -> dict[str, Param]:

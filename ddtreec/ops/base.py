@@ -8,7 +8,7 @@ this kind, `build` makes the op of it (see `ddtreec.ops.build`).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -174,10 +174,10 @@ class Op:
         return tuple(found)
 
 
-def need(condition: bool, reason: str) -> None:
-    """Raise ValueError(reason) unless `condition`: how `infer` refuses its inputs."""
+def need(condition: bool, reason: Callable[[], str]) -> None:
+    """Raise ValueError unless `condition`: how `infer` refuses its inputs. `reason` is put in words only if needed."""
     if not condition:
-        raise ValueError(reason)
+        raise ValueError(reason())
 
 
 def need_rows(kind: TensorType, tail: tuple[int, ...], name: str) -> None:

@@ -38,7 +38,10 @@ class Embedding(Op):
 
     def infer(self, ins: tuple[TensorType, ...]) -> tuple[TensorType, ...]:
         (tokens,) = ins
-        need(tokens.dtype == "int32" and len(tokens.shape) == 1, f"'tokens' is {tokens}, but int32 ids are expected")
+        need(
+            tokens.dtype == "int32" and len(tokens.shape) == 1,
+            lambda: f"'tokens' is {tokens}, but int32 ids are expected",
+        )
         return (TensorType((tokens.shape[0], self.cols)),)
 
     def weights(self) -> tuple[Weight, ...]:

@@ -60,8 +60,10 @@ class Experts(Op):
     def infer(self, ins: tuple[TensorType, ...]) -> tuple[TensorType, ...]:
         x, ids, w = ins
         need_rows(x, (self.dim,), "x")
-        need(ids.dtype == "int64" and len(ids.shape) == 2, f"'ids' is {ids}, but what a router gives is expected")
-        need(w.dtype == "float32" and w.shape == ids.shape, f"'w' is {w}, but what a router gives is expected")
+        need(
+            ids.dtype == "int64" and len(ids.shape) == 2, lambda: f"'ids' is {ids}, but what a router gives is expected"
+        )
+        need(w.dtype == "float32" and w.shape == ids.shape, lambda: f"'w' is {w}, but what a router gives is expected")
         return (x,)
 
     def weights(self) -> tuple[Weight, ...]:

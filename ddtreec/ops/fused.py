@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ddtreec.artifacts.plan import Mesh, Weight
-from ddtreec.ops.base import At, Cost, Op, Param, Strategy, TensorType, need
+from ddtreec.ops.base import At, Cost, Op, Param, Strategy, TensorType
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,8 @@ class Fused(Op):
         """Types of all values inside and at the border. Raises ValueError where a part reads what is not there."""
         types = dict(zip(self.inputs, ins, strict=True))
         for part in self.parts:
-            need(all(v in types for v in part.inputs), f"part {part.id} reads a value that nothing before it gives")
+            if not all(v in types for v in part.inputs):
+                raise ValueError(f"part {part.id} reads a value that nothing before it gives")
             given = part.op.infer(tuple(types[v] for v in part.inputs))
             types.update(zip(part.outputs, given, strict=True))
         return types

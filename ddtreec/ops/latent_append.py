@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ddtreec.artifacts.plan import Mesh
-from ddtreec.ops.base import TOKEN, At, Cost, Op, Param, Strategy, TensorType, need
+from ddtreec.ops.base import TOKEN, At, Cost, Op, Param, Strategy, TensorType
 from ddtreec.ops.fields import Fault, Field
 from ddtreec.ops.place import Place
 
@@ -30,7 +30,8 @@ class LatentAppend(Op):
 
     def infer(self, ins: tuple[TensorType, ...]) -> tuple[TensorType, ...]:
         for name, kind in zip(("c", "k"), ins, strict=True):
-            need(kind.dtype == "compute" and len(kind.shape) == 2, f"'{name}' is {kind}, but [rows, n] is expected")
+            if kind.dtype != "compute" or len(kind.shape) != 2:
+                raise ValueError(f"'{name}' is {kind}, but [rows, n] is expected")
         return (TOKEN,)
 
     def params(self) -> dict[str, Param]:

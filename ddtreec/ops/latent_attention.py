@@ -28,7 +28,7 @@ class LatentAttention(Op):
         q_c, q_rot, cache = ins
         need_rows(q_c, (self.heads, self.kv_lora), "q_c")
         need_rows(q_rot, (self.heads, self.rope), "q_rot")
-        need(cache.dtype == "token", f"'cache' is {cache}, but what latent_append gives is expected")
+        need(cache.dtype == "token", lambda: f"'cache' is {cache}, but what latent_append gives is expected")
         return (q_c,)
 
     def params(self) -> dict[str, Param]:

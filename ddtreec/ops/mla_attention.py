@@ -59,7 +59,7 @@ class MlaAttention(Op):
         q_nope, q_rot, cache = ins
         need_rows(q_nope, (self.heads, self.nope), "q_nope")
         need_rows(q_rot, (self.heads, self.rope), "q_rot")
-        need(cache.dtype == "token", f"'cache' is {cache}, but what latent_append gives is expected")
+        need(cache.dtype == "token", lambda: f"'cache' is {cache}, but what latent_append gives is expected")
         return (TensorType((q_nope.shape[0], self.heads, self.v)),)
 
     def weights(self) -> tuple[Weight, ...]:

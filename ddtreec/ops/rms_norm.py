@@ -31,7 +31,7 @@ class RmsNorm(Op):
         (x,) = ins
         need(
             x.dtype == "compute" and len(x.shape) > 1 and x.shape[-1] == self.dim,
-            f"'x' is {x}, but a last axis of {self.dim} is expected",
+            lambda: f"'x' is {x}, but a last axis of {self.dim} is expected",
         )
         return (x,)
 

@@ -32,7 +32,7 @@ class Rope(Op):
         (x,) = ins
         need(
             x.dtype == "compute" and len(x.shape) in (2, 3) and x.shape[-1] == self.dim,
-            f"'x' is {x}, but rope table '{self.table}' turns a last axis of {self.dim}",
+            lambda: f"'x' is {x}, but rope table '{self.table}' turns a last axis of {self.dim}",
         )
         return (x,)
 

@@ -35,10 +35,13 @@ class Split(Op):
         rows = x.shape[:1]
         need(
             x.dtype == "compute" and len(x.shape) > 1 and x.shape[-1] == sum(self.sizes),
-            f"'x' is {x}, but a last axis of {' + '.join(map(str, self.sizes))} is expected",
+            lambda: f"'x' is {x}, but a last axis of {' + '.join(map(str, self.sizes))} is expected",
         )
         if self.shapes:
-            need(len(x.shape) == 2 and self.sizes == tuple(map(math.prod, self.shapes)), f"{x} is not {self.shapes}")
+            need(
+                len(x.shape) == 2 and self.sizes == tuple(map(math.prod, self.shapes)),
+                lambda: f"{x} is not {self.shapes}",
+            )
             return tuple(TensorType((*rows, *shape)) for shape in self.shapes)
         return tuple(TensorType((*x.shape[:-1], size)) for size in self.sizes)
 

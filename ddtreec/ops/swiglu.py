@@ -28,7 +28,7 @@ class Swiglu(Op):
         gate, up = ins
         need(
             gate == up and gate.dtype == "compute",
-            f"'gate' is {gate} and 'up' is {up}, but two of one type are expected",
+            lambda: f"'gate' is {gate} and 'up' is {up}, but two of one type are expected",
         )
         return (gate,)
 

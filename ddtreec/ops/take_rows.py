@@ -25,7 +25,9 @@ class TakeRows(Op):
 
     def infer(self, ins: tuple[TensorType, ...]) -> tuple[TensorType, ...]:
         (x,) = ins
-        need(x.dtype == "compute" and x.shape[:1] == ("rows",), f"'x' is {x}, but rows of the step are expected")
+        need(
+            x.dtype == "compute" and x.shape[:1] == ("rows",), lambda: f"'x' is {x}, but rows of the step are expected"
+        )
         return (replace(x, shape=("out_rows", *x.shape[1:])),)
 
     def strategies(self, ins: tuple[TensorType, ...], mesh: Mesh) -> tuple[Strategy, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from ddtreec.artifacts.plan import Rope, Weight
-from ddtreec.core.errors import Problem
+from ddtreec.core.errors import Loc, Problem
 from ddtreec.graph.layer_graph import Node
 from ddtreec.ops.base import Op, TensorType
 from ddtreec.ops.build import build, read_fields
@@ -53,6 +53,8 @@ class Specs:
     known: dict[Weight, Weight] = field(default_factory=dict[Weight, Weight])
     read: dict[tuple[str, int], dict[str, Any] | None] = field(default_factory=dict[Any, Any])
 
+    locs: dict[Path, Loc | None] = field(default_factory=dict[Path, "Loc | None"])
+
     def __post_init__(self) -> None:
         self.names = Names(self.spec.dims, self.spec.ropes)
         for name, table in self.spec.ropes.items():
@@ -73,6 +75,12 @@ class Specs:
     ) -> None:
         """Note a problem; the same one is noted once, however many layers have it."""
         self.problems[self.where(code, message, kind or self.kind, path, key=key, help=help)] = None
+
+    def loc(self, path: Path) -> Loc | None:
+        """Where `path` was written."""
+        if path not in self.locs:
+            self.locs[path] = self.where("", "", self.kind, path).loc
+        return self.locs[path]
 
     def fault(self, path: Path, op: OpSpec, fault: Fault) -> None:
         """Note what a field of an op at `path` complains about."""
@@ -137,12 +145,17 @@ class Walk:
         value = self.current[0] if self.current else None
         if value is None or value not in self.makers:
             return None
+        if value in self.layer_outputs:
+            text = f"the stack ends inside the layers, but a block behind them must give {name}"
+            self.specs.add("S030", text, (self.stack, len(getattr(self.specs.spec, self.stack)) - 1))
+            return None
         if len(self.types[value].shape) != 2 or self.types[value].dtype != "compute":
             text = f"the stack ends with {self.types[value]}, but it must end with {name}: one row of scores a token"
             self.specs.add("S062", text, (self.stack, len(getattr(self.specs.spec, self.stack)) - 1))
-        maker = self.makers[value]
-        outputs = tuple(name if v == value else v for v in maker.outputs)
-        self.nodes[self.nodes.index(maker)] = Node(maker.id, maker.op, maker.inputs, outputs, maker.loc)
+        for index, node in enumerate(self.nodes):
+            if value in node.inputs or value in node.outputs:
+                ins, outs = (tuple(name if v == value else v for v in vs) for vs in (node.inputs, node.outputs))
+                self.nodes[index] = Node(node.id, node.op, ins, outs, node.loc)
         return name
 
     def _block(self, name: str, path: Path, layer: int, repeated: bool) -> None:
@@ -234,7 +247,7 @@ class Walk:
         if any(name in self.types for name in names):
             return None
         self.types.update(zip(names, outs, strict=True))
-        return Node(place.node, built, ins, names, self.specs.where("", "", self.specs.kind, path).loc)
+        return Node(place.node, built, ins, names, self.specs.loc(path))
 
     def _check_makers(self, op: Op, ins: tuple[str, ...]) -> None:
         """What types alone do not show: which op made an input."""

@@ -120,12 +120,11 @@ def _ordered(graph: LayerGraph, groups: Sequence[tuple[str, list[Node]]], positi
         for loop in loops(edges):
             unit.update({node.id: (position[node.id],) for node in graph if unit[node.id] in loop})
         order = topological(_quotient(graph, unit))
-    alone = {unit[node.id]: node for node in graph}
     names = _names([groups[u[1]] for u in set(unit.values()) if len(u) > 1])
     result: list[Node] = []
     for key in order:
         if len(key) == 1:
-            result.append(alone[key])
+            result.append(graph.nodes[key[0]])
         else:
             launch, group = groups[key[1]]
             result.append(_fused(graph, names[group[0].id], launch, group))

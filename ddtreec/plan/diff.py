@@ -38,8 +38,8 @@ class Number(msgspec.Struct, frozen=True):
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """What the changes do, each side priced at its own of `contexts`: bytes of one rank by purpose, predicted ms by program and rows, tokens/s by budget and tau,
-    and the layout answers that differ."""
+    """What the changes do, each side priced at its own of `contexts`: bytes of one rank by purpose, predicted ms by
+    program and rows, tokens/s by budget and tau, and the layout answers that differ."""
 
     contexts: tuple[int, int]
     memory: tuple[Number, ...]

@@ -17,8 +17,9 @@ from ddtreec.passes.shard import mesh_of
 from ddtreec.passes.shard_search import collective_of
 from ddtreec.passes.stages import point
 from ddtreec.passes.state import State
+from ddtreec.plan.build_view import fields_of, weight_view
 from ddtreec.plan.slices import experts_of, range_words, ranges
-from ddtreec.plan.view import ValueView, WeightView, fields_of, weight_view
+from ddtreec.plan.view import ValueView, WeightView
 
 EXPLAIN_SCHEMA = "ddtreec.explain/1"
 ROWS = (1, 8)
@@ -117,10 +118,10 @@ def find(states: Mapping[str, State], name: str) -> list[Found]:
     """The node called `name`, in each program that has it, behind the last pass that does."""
     found: dict[str, Found] = {}
     for after, state in states.items():
-        for program, graph in (state.programs.graphs if state.programs else {}).items():
+        for graph in state.programs.graphs.values() if state.programs else ():
             for node in graph:
                 if node.id == name:
-                    found[program] = Found(after, state, graph, node)
+                    found[graph.name] = Found(after, state, graph, node)
     return list(found.values())
 
 
@@ -217,7 +218,9 @@ def alternatives(states: Mapping[str, State], program: str, node: Node) -> Itera
     for mesh in (Mesh(ranks, ep, ranks // ep) for ep in range(1, ranks + 1) if ranks % ep == 0):
         for strategy in whole.op.strategies(ins, mesh):
             key = strategy.answer, strategy.ins, strategy.outs
-            if key in seen or (strategy.answer.startswith("ep") and mesh_of({"experts": strategy.answer}, ranks) != mesh):
+            if key in seen or (
+                strategy.answer.startswith("ep") and mesh_of({"experts": strategy.answer}, ranks) != mesh
+            ):
                 continue
             seen.add(key)
             local = tuple(placed(t, p, ranks) for t, p in zip(ins, strategy.ins, strict=True))
@@ -228,7 +231,9 @@ def alternatives(states: Mapping[str, State], program: str, node: Node) -> Itera
                 bytes=sum(w.bytes for w in strategy.op.weights()),
                 op_us=tuple(price(after, strategy.op, local, rows).predicted_us for rows in ROWS),
                 collective=needs[0] if needs else "",
-                collective_us=tuple(_collective(after, needs[0], whole.op.infer(ins), r) for r in ROWS) if needs else (),
+                collective_us=tuple(_collective(after, needs[0], whole.op.infer(ins), r) for r in ROWS)
+                if needs
+                else (),
                 taken=held is not None and held.op == strategy.op,
             )
 

@@ -14,7 +14,14 @@ PLACED = {"R": "whole on every rank", "P": "addends, one a rank", "S1": "cut alo
 
 def node_text(story: NodeStory, ranks: int) -> str:
     """All sections that say something."""
-    sections = (_head(story), _layout(story, ranks), _launched(story), _values(story, ranks), _weights(story), _cost(story))
+    sections = (
+        _head(story),
+        _layout(story, ranks),
+        _launched(story),
+        _values(story, ranks),
+        _weights(story),
+        _cost(story),
+    )
     return "\n\n".join("\n".join(lines) for lines in map(list, sections) if lines) + "\n"
 
 
@@ -49,7 +56,9 @@ def _layout(story: NodeStory, ranks: int) -> Iterator[str]:
             times = tuple(f"{us:.1f}" for us in a.op_us)
             rows.append((mark + a.answer, a.placements, a.collective or "-", format_bytes(a.bytes), *times, *extra))
         columns = tuple(f"{word} {r}" for word in ("op", "collective") for r in ROWS)
-        yield from ("  " + line for line in table(("  answer", "placements", "then", "weights", *columns), rows, left=3))
+        yield from (
+            "  " + line for line in table(("  answer", "placements", "then", "weights", *columns), rows, left=3)
+        )
         if any(a.taken for a in story.alternatives):
             yield "    * as planned"
 

@@ -38,12 +38,13 @@ def text(view: GraphView, layer: str = "") -> str:
         lines += ["", f"program {program.name}"]
         lines += [f"  input {value.name}: {value.type}" for value in program.inputs]
         for run in program.runs:
+            first = run.names[0]
             if layer and layer not in run.names:
                 continue
             lines.append(f"  {run.title}" + (f", as {layer}" if layer and len(run.names) > 1 else ""))
-            name = layer or run.names[0]
+            name = layer or first
             rows_of = [_text_row(view, run, node, name) for node in run.nodes]
-            header = ("  node", "kind", "reads -> gives", "weights", *(f"us {r}" for r in SHOWN_ROWS))
+            header = ["  node", "kind", "reads -> gives", "weights", *(f"us {r}" for r in SHOWN_ROWS)]
             lines += ["  " + line for line in table(header, rows_of, left=3)]
         if not layer:
             lines.append(f"  output {', '.join(program.outputs)}")
@@ -115,9 +116,7 @@ class _Drawer:
         for number, run in enumerate(self.program.runs):
             if self._open(run):
                 inner = Frame(self.boxes[number], run.title + (f", as {self.layer}" if len(run.names) > 1 else ""))
-                inner.boxes += [
-                    self._node_box(number, i, self._name(run, n.id), n) for i, n in enumerate(run.nodes)
-                ]
+                inner.boxes += [self._node_box(number, i, self._name(run, n.id), n) for i, n in enumerate(run.nodes)]
                 frame.frames.append(inner)
             else:
                 frame.boxes.append(self._run_box(number, run))

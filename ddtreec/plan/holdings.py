@@ -14,7 +14,7 @@ _LAYER = re.compile(r"\.(\d+)\.")
 
 
 class Holding(msgspec.Struct, frozen=True):
-    """Weights that are alike but for their layer. `bytes` of one rank, all of them together."""
+    """Weights that are alike but for their layer. `bytes` of one rank, all together, as the checkpoint packs them."""
 
     role: str
     store: str
@@ -26,8 +26,8 @@ class Holding(msgspec.Struct, frozen=True):
 
 
 def holdings(weights: Iterable[Weight], mesh: Mesh) -> tuple[Holding, ...]:
-    """The shard map: a row for each checkpoint tensor name (layers as `{layer}`) and way to cut it. Bytes of a weight of
-    several tensors are shared out by what is taken of each."""
+    """The shard map: a row for each checkpoint tensor name (layers as `{layer}`) and way to cut it. Bytes of a weight
+    of several tensors are shared out by what is taken of each."""
     found: dict[tuple[str, str, str, str, str], list[int]] = {}
     for weight in weights:
         packing = f"int4 g{weight.group}" if weight.packing == "int4" else "dense"

@@ -100,7 +100,7 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 def _choices(model: str, field: str) -> tuple[str, ...]:
     """Shipped names where a field refers to a spec."""
     if model == "EngineSpec" and field in FOLDERS:
-        return tuple(shipped(cast(Kind, field)))
+        return tuple(shipped(field))
     return ()
 
 
@@ -131,6 +131,8 @@ def _bounds(metadata: Any) -> Iterator[str]:
             yield f"less than {item.lt}"
         elif isinstance(item, annotated_types.Le):
             yield f"at most {item.le}"
+        elif isinstance(getattr(item, "pattern", None), str):
+            yield f"of the form {item.pattern}"
 
 
 def _words(annotation: Any) -> str:
@@ -151,9 +153,16 @@ def _words(annotation: Any) -> str:
         return f"a mapping of names to {_words(args[1]).removeprefix('a ')}"
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return "a mapping"
-    return {int: "a whole number", float: "a number", bool: "true or false", str: "a string", type(None): "null"}.get(
-        annotation, "a value"
-    )
+    return _PLAIN_WORDS.get(annotation, "a value")
+
+
+_PLAIN_WORDS: dict[Any, str] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "a string",
+    type(None): "null",
+}
 
 
 # ---- JSON Schema --------------------------------------------------------------------------------------------------
@@ -162,7 +171,7 @@ def _words(annotation: Any) -> str:
 def json_schema(kind: Kind, ops: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of one kind of spec. `ops`: for each kind of op the schema of its fields.
 
-    `extends` is allowed at the top, and with it nothing is required: a base may hold the rest.
+    With `extends` at the top nothing is required and null deletes, down to the next list: a base holds the rest.
     """
     schema = CLASSES[kind].model_json_schema(by_alias=True)
     definitions = schema.pop("$defs", {})
@@ -178,6 +187,8 @@ def json_schema(kind: Kind, ops: Mapping[str, Mapping[str, Any]]) -> dict[str, A
         "description": "One spec or several to begin with: mappings merge, everything else is replaced, null deletes.",
         "anyOf": [reference, {"type": "array", "items": reference, "minItems": 1}],
     }
+    strict = {name: {k: v for k, v in field.items() if k not in SHOWN} for name, field in properties.items()}
+    shown = {name: {k: v for k, v in field.items() if k in SHOWN} for name, field in properties.items()}
     return {
         "$schema": SCHEMA_DIALECT,
         "$id": f"urn:ddtreec:{kind}:1",
@@ -186,10 +197,43 @@ def json_schema(kind: Kind, ops: Mapping[str, Mapping[str, Any]]) -> dict[str, A
         "description": " ".join((CLASSES[kind].__doc__ or "").split()),
         "type": "object",
         "additionalProperties": False,
-        "properties": properties,
-        "if": {"not": {"required": ["extends"]}},
-        "then": {"required": required},
-        **({"$defs": definitions} if definitions else {}),
+        "properties": shown,
+        "if": {"required": ["extends"]},
+        "then": {"properties": _overlaid(properties)},
+        "else": {"required": required, "properties": strict},
+        "$defs": definitions | {f"{OVERLAY}{name}": _overlay(inner) for name, inner in definitions.items()},
+    }
+
+
+OVERLAY = "Overlay"
+"""Before the name of a definition: the same for a spec that extends another."""
+
+
+def _overlay(schema: dict[str, Any]) -> dict[str, Any]:
+    """A definition of which a part may be written."""
+    rest = {key: value for key, value in schema.items() if key != "required"}
+    return {**rest, "properties": _overlaid(schema["properties"])} if "properties" in rest else rest
+
+
+def _overlaid(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Properties whose mappings may be parts and whose values may be null."""
+    return {name: {"anyOf": [_parted(field), {"type": "null"}]} for name, field in properties.items()}
+
+
+def _parted(field: Any) -> Any:
+    """A schema with its references to definitions turned to overlays, except inside lists, which are replaced whole."""
+    if isinstance(field, list):
+        return [_parted(item) for item in cast("list[Any]", field)]
+    if not isinstance(field, dict):
+        return field
+    known = cast("dict[str, Any]", field)
+    if known.get("type") == "array":
+        return known
+    start = "#/$defs/"
+    return {
+        key: start + OVERLAY + value.removeprefix(start) if key == "$ref" else _parted(value)
+        for key, value in known.items()
+        if key not in SHOWN
     }
 
 
@@ -230,6 +274,9 @@ def _op_schema(schema: dict[str, Any], ops: Mapping[str, Mapping[str, Any]]) -> 
         ],
     }
 
+
+SHOWN = ("description", "examples", "x-unit", "default")
+"""What an editor shows of a property, whether it extends another spec or not."""
 
 OP_FIELDS = tuple(info.alias or name for name, info in OpSpec.model_fields.items())
 """The fields that every op has."""

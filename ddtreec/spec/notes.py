@@ -34,8 +34,9 @@ NOTES: dict[str, dict[str, Note]] = {
     },
     "RopeSpec": {
         "dim": Note("Width that is turned: the name of a dim, or an even number.", "rope", "values"),
-        "layout": Note("Which values form a pair: neighbours (DeepSeek, Kimi), or one of each half (Qwen, DFlash).",
-                       "interleaved"),
+        "layout": Note(
+            "Which values form a pair: neighbours (DeepSeek, Kimi), or one of each half (Qwen, DFlash).", "interleaved"
+        ),
         "theta": Note("Base of the frequencies.", 50000.0),
         "yarn": Note("YaRN, where the model uses it.", {"factor": 64.0, "original_positions": 4096}),
         "amplitude": Note("Pins the factor on cos and sin; without it YaRN says it.", 1.0),
@@ -49,8 +50,10 @@ NOTES: dict[str, dict[str, Note]] = {
     "BlockSpec": {
         "in": Note("Values that come from the block before, in order.", ["x"]),
         "out": Note("Values that go to the next block, in order.", ["y"]),
-        "ops": Note("The ops of the block; each reads values made before it.",
-                    [{"id": "norm", "op": "rms_norm", "in": ["x"], "out": ["h"], "dim": "hidden", "eps": 1e-05}]),
+        "ops": Note(
+            "The ops of the block; each reads values made before it.",
+            [{"id": "norm", "op": "rms_norm", "in": ["x"], "out": ["h"], "dim": "hidden", "eps": 1e-05}],
+        ),
     },
     "StackItem": {
         "block": Note("One block outside the layers, such as the embedding or the head.", "embed"),
@@ -64,7 +67,9 @@ NOTES: dict[str, dict[str, Note]] = {
     },
     "CheckpointSpec": {
         "prefix": Note("What stands before every weight name in the checkpoint.", "language_model."),
-        "skip": Note("Beginnings of tensor names that belong to something else (vision, extra heads).", ["vision_tower."]),
+        "skip": Note(
+            "Beginnings of tensor names that belong to something else (vision, extra heads).", ["vision_tower."]
+        ),
     },
     "ModelSpec": {
         "dims": Note("Sizes by name; ops use the names, `--set model.dims.layers=4` changes one.", {"hidden": 7168}),
@@ -73,8 +78,10 @@ NOTES: dict[str, dict[str, Note]] = {
         "checkpoint": Note("How the checkpoint names its tensors.", {"prefix": "language_model."}),
         "ropes": Note("Rotary tables by name.", {"rope": {"dim": "rope", "layout": "interleaved", "theta": 50000.0}}),
         "blocks": Note("Runs of ops by name: embedding, attention, MLP, MoE, head."),
-        "stack": Note("The model from tokens to logits, as blocks and repeated layers.",
-                      [{"block": "embed"}, {"repeat": 61, "blocks": ["attention", "moe"]}, {"block": "head"}]),
+        "stack": Note(
+            "The model from tokens to logits, as blocks and repeated layers.",
+            [{"block": "embed"}, {"repeat": 61, "blocks": ["attention", "moe"]}, {"block": "head"}],
+        ),
     },
     "TargetContract": {
         "layers": Note("Layers of the target the drafter was trained for.", 61, "layers"),
@@ -96,11 +103,15 @@ NOTES: dict[str, dict[str, Note]] = {
     "Packing": {
         "packing": Note("How weights of the role are stored: one float tensor, or compressed-tensors INT4.", "int4"),
         "group": Note("Inputs that share a scale, with int4.", 32, "values"),
-        "product": Note("Whether code times scale is rounded to bfloat16 first, as most kernels do, or kept exact.",
-                        "bf16"),
+        "product": Note(
+            "Whether code times scale is rounded to bfloat16 first, as most kernels do, or kept exact.", "bf16"
+        ),
     },
-    "QuantSpec": {"roles": Note("Packing by weight role; a role that is not named is dense.",
-                                {"experts": {"packing": "int4", "group": 32}})},
+    "QuantSpec": {
+        "roles": Note(
+            "Packing by weight role; a role that is not named is dense.", {"experts": {"packing": "int4", "group": 32}}
+        )
+    },
     "TreeSpec": {
         "mode": Note("Shape of a draft: one chain of the best tokens, or a tree grown best-first (DDTree).", "ddtree"),
         "budget": Note("Tree nodes of a round besides the root; the verify step has one row more.", 16, "nodes"),
@@ -111,8 +122,11 @@ NOTES: dict[str, dict[str, Note]] = {
         "arch": Note("Compute architecture of a GPU.", "sm_120"),
         "memory": Note("Memory as the driver reports it.", "95GiB", "bytes with unit"),
         "reserved": Note("Memory that is not ours: context, libraries, collective buffers.", "2GiB", "bytes with unit"),
-        "read_rate": Note("What reads reach, by size of the transfer; between points it is interpolated.",
-                          [["4MiB", "1.5TB/s"], ["64MiB", "4.5TB/s"]], "[bytes, bytes/s]"),
+        "read_rate": Note(
+            "What reads reach, by size of the transfer; between points it is interpolated.",
+            [["4MiB", "1.5TB/s"], ["64MiB", "4.5TB/s"]],
+            "[bytes, bytes/s]",
+        ),
         "flops": Note("Dense products a second that large ones reach.", 4.17e14, "FLOP/s"),
         "launch_us": Note("Time between two kernels of one graph.", 1.0, "microseconds"),
         "sms": Note("Multiprocessors.", 188),
@@ -122,8 +136,12 @@ NOTES: dict[str, dict[str, Note]] = {
     },
     "LinkSpec": {
         "kind": Note("What connects the devices.", "PCIe Gen5 x16 with peer-to-peer"),
-        "all_reduce_us": Note("Time of an all-reduce by bytes of the payload.", [["14336B", 10.5]], "[bytes, microseconds]"),
-        "all_gather_us": Note("Time of an all-gather by bytes of the result.", [["96KiB", 25.6]], "[bytes, microseconds]"),
+        "all_reduce_us": Note(
+            "Time of an all-reduce by bytes of the payload.", [["14336B", 10.5]], "[bytes, microseconds]"
+        ),
+        "all_gather_us": Note(
+            "Time of an all-gather by bytes of the result.", [["96KiB", 25.6]], "[bytes, microseconds]"
+        ),
         "source": Note("Where these facts come from.", "nccl-tests on this box"),
     },
     "TopologySpec": {
@@ -133,17 +151,23 @@ NOTES: dict[str, dict[str, Note]] = {
         "link": Note("Collectives between the devices; needed where there are two or more."),
     },
     "LimitsSpec": {
-        "context": Note("Longest sequence, prompt and output together. It sets the size of the KV cache.", 65536, "tokens"),
+        "context": Note(
+            "Longest sequence, prompt and output together. It sets the size of the KV cache.", 65536, "tokens"
+        ),
         "sequences": Note("Sequences at a time.", 1),
         "chunk": Note("Prompt rows of one prefill step.", 128, "rows"),
         "page": Note("Tokens of one page of the KV cache.", 16, "tokens"),
     },
     "LayoutSpec": {
         "attention": Note("Heads cut over ranks, or whole on each.", "tp"),
-        "a_proj": Note("The small projections before attention: cut and gathered, or whole on each rank.", "replicated"),
+        "a_proj": Note(
+            "The small projections before attention: cut and gathered, or whole on each rank.", "replicated"
+        ),
         "mlp": Note("The dense and the shared MLP: cut, or whole on each rank.", "tp"),
-        "experts": Note("Routed experts: dealt to ep groups of ranks, each cut over tp ranks; ep times tp are the "
-                        "devices.", "ep2xtp4"),
+        "experts": Note(
+            "Routed experts: dealt to ep groups of ranks, each cut over tp ranks; ep times tp are the devices.",
+            "ep2xtp4",
+        ),
         "vocab": Note("Embedding and head: cut by vocabulary, or whole on each rank.", "parallel"),
         "drafter": Note("The drafter: cut, or whole on each rank.", "tp"),
     },
@@ -157,7 +181,7 @@ NOTES: dict[str, dict[str, Note]] = {
         "limits": Note("What the engine is sized for.", {"context": 65536}),
         "layout": Note("Pins for the layout over ranks; `auto` takes the fastest that fits.", {"experts": "ep1xtp8"}),
     },
-}  # fmt: skip
+}
 
 
 def note(model: str, field: str) -> Note:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from ddtreec.core.errors import Loc
 from ddtreec.spec.find import KINDS
 from ddtreec.spec.load import LoadedEngine
-from ddtreec.spec.schema import CLASSES, Kind
+from ddtreec.spec.schema import CLASSES
 from ddtreec.spec.source import Data, Path, SourceMap
 from ddtreec.spec.text import value as yaml_value
 
@@ -104,7 +104,7 @@ def from_resolved(data: Mapping[str, Any], overrides: Sequence[str] = ()) -> Loa
     for kind in KINDS:
         if kind in data:
             try:
-                specs[kind] = CLASSES[cast(Kind, kind)].model_validate_json(json.dumps(data[kind]))
+                specs[kind] = CLASSES[kind].model_validate_json(json.dumps(data[kind]))
             except ValidationError as error:
                 raise ValueError(f"{kind}: {error.error_count()} values that this ddtreec does not read") from None
     missing = [kind for kind in ("engine", "model", "quant", "topology") if kind not in specs]

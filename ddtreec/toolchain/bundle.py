@@ -224,5 +224,5 @@ def read_manifest(folder: Path) -> Manifest:
         return manifest_file.decode(path.read_bytes())
     except OSError as error:
         _explain(error, path)
-    except msgspec.ValidationError as error:
+    except msgspec.DecodeError as error:
         raise BundleError(Problem("B016", f"not a manifest: {error}", Loc(str(path)))) from error

@@ -11,7 +11,7 @@ def target(k, w, b, state):
     # embed.tokens
     k.embedding(b.embed_x_part, b.tokens, w.embed_tokens, first=state.first("rank", 20480))
     # embed.tokens.all_reduce
-    yield "all_reduce", (b.embed_x,), (b.embed_x_part,), {}
+    yield ("all_reduce", (b.embed_x,), (b.embed_x_part,), {})
     # L00.attention.norm_linear
     k.norm_linear(state, b.L00_attention_q_a_kv_a, b.embed_x, w.L00_attention_norm, w.L00_attention_q_a_kv_a,
         norm_eps=1e-05)
@@ -27,14 +27,14 @@ def target(k, w, b, state):
     # L00.attention.o_proj
     k.linear(b.L00_attention_attn_part, b.L00_attention_o, w.L00_attention_o_proj)
     # L00.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L00_attention_attn,), (b.L00_attention_attn_part,), {}
+    yield ("all_reduce", (b.L00_attention_attn,), (b.L00_attention_attn_part,), {})
     # L00.mlp.add_norm_linear
     k.add_norm_linear(state, b.L00_attention_y, b.L00_mlp_gate_up, b.embed_x, b.L00_attention_attn, w.L00_mlp_norm,
         w.L00_mlp_gate_up, norm_eps=1e-05)
     # L00.mlp.swiglu_linear
     k.swiglu_linear(state, b.L00_mlp_m_part, b.L00_mlp_g, b.L00_mlp_u, w.L00_mlp_down)
     # L00.mlp.down.all_reduce
-    yield "all_reduce", (b.L00_mlp_m,), (b.L00_mlp_m_part,), {}
+    yield ("all_reduce", (b.L00_mlp_m,), (b.L00_mlp_m_part,), {})
     # L01.attention.add_norm_linear
     k.add_norm_linear(state, b.L00_mlp_y, b.L01_attention_q_a_kv_a, b.L00_attention_y, b.L00_mlp_m,
         w.L01_attention_norm, w.L01_attention_q_a_kv_a, norm_eps=1e-05)
@@ -50,7 +50,7 @@ def target(k, w, b, state):
     # L01.attention.o_proj
     k.linear(b.L01_attention_attn_part, b.L01_attention_o, w.L01_attention_o_proj)
     # L01.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L01_attention_attn,), (b.L01_attention_attn_part,), {}
+    yield ("all_reduce", (b.L01_attention_attn,), (b.L01_attention_attn_part,), {})
     # L01.moe.add_norm_router
     k.add_norm_router(state, b.L01_attention_y, b.L01_moe_h, b.L01_moe_ids, b.L01_moe_w, b.L00_mlp_y,
         b.L01_attention_attn, w.L01_moe_norm, w.L01_moe_router, w.L01_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -59,7 +59,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L01_moe_m_part, b.L01_moe_h, b.L01_moe_ids, b.L01_moe_w, w.L01_moe_experts_gate_up,
         w.L01_moe_experts_down, w.L01_moe_shared_gate_shared_up, w.L01_moe_shared_down, experts_first=0)
     # L01.moe.sum.all_reduce
-    yield "all_reduce", (b.L01_moe_m,), (b.L01_moe_m_part,), {}
+    yield ("all_reduce", (b.L01_moe_m,), (b.L01_moe_m_part,), {})
     # L02.attention.add_norm_linear
     k.add_norm_linear(state, b.L01_moe_y, b.L02_attention_q_a_kv_a, b.L01_attention_y, b.L01_moe_m,
         w.L02_attention_norm, w.L02_attention_q_a_kv_a, norm_eps=1e-05)
@@ -77,7 +77,7 @@ def target(k, w, b, state):
     # L02.attention.o_proj
     k.linear(b.L02_attention_attn_part, b.L02_attention_o, w.L02_attention_o_proj)
     # L02.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L02_attention_attn,), (b.L02_attention_attn_part,), {}
+    yield ("all_reduce", (b.L02_attention_attn,), (b.L02_attention_attn_part,), {})
     # L02.moe.add_norm_router
     k.add_norm_router(state, b.L02_attention_y, b.L02_moe_h, b.L02_moe_ids, b.L02_moe_w, b.L01_moe_y,
         b.L02_attention_attn, w.L02_moe_norm, w.L02_moe_router, w.L02_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -86,7 +86,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L02_moe_m_part, b.L02_moe_h, b.L02_moe_ids, b.L02_moe_w, w.L02_moe_experts_gate_up,
         w.L02_moe_experts_down, w.L02_moe_shared_gate_shared_up, w.L02_moe_shared_down, experts_first=0)
     # L02.moe.sum.all_reduce
-    yield "all_reduce", (b.L02_moe_m,), (b.L02_moe_m_part,), {}
+    yield ("all_reduce", (b.L02_moe_m,), (b.L02_moe_m_part,), {})
     # L03.attention.add_norm_linear
     k.add_norm_linear(state, b.L02_moe_y, b.L03_attention_q_a_kv_a, b.L02_attention_y, b.L02_moe_m,
         w.L03_attention_norm, w.L03_attention_q_a_kv_a, norm_eps=1e-05)
@@ -102,7 +102,7 @@ def target(k, w, b, state):
     # L03.attention.o_proj
     k.linear(b.L03_attention_attn_part, b.L03_attention_o, w.L03_attention_o_proj)
     # L03.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L03_attention_attn,), (b.L03_attention_attn_part,), {}
+    yield ("all_reduce", (b.L03_attention_attn,), (b.L03_attention_attn_part,), {})
     # L03.moe.add_norm_router
     k.add_norm_router(state, b.L03_attention_y, b.L03_moe_h, b.L03_moe_ids, b.L03_moe_w, b.L02_moe_y,
         b.L03_attention_attn, w.L03_moe_norm, w.L03_moe_router, w.L03_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -111,7 +111,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L03_moe_m_part, b.L03_moe_h, b.L03_moe_ids, b.L03_moe_w, w.L03_moe_experts_gate_up,
         w.L03_moe_experts_down, w.L03_moe_shared_gate_shared_up, w.L03_moe_shared_down, experts_first=0)
     # L03.moe.sum.all_reduce
-    yield "all_reduce", (b.L03_moe_m,), (b.L03_moe_m_part,), {}
+    yield ("all_reduce", (b.L03_moe_m,), (b.L03_moe_m_part,), {})
     # L04.attention.add_norm_linear
     k.add_norm_linear(state, b.L03_moe_y, b.L04_attention_q_a_kv_a, b.L03_attention_y, b.L03_moe_m,
         w.L04_attention_norm, w.L04_attention_q_a_kv_a, norm_eps=1e-05)
@@ -127,7 +127,7 @@ def target(k, w, b, state):
     # L04.attention.o_proj
     k.linear(b.L04_attention_attn_part, b.L04_attention_o, w.L04_attention_o_proj)
     # L04.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L04_attention_attn,), (b.L04_attention_attn_part,), {}
+    yield ("all_reduce", (b.L04_attention_attn,), (b.L04_attention_attn_part,), {})
     # L04.moe.add_norm_router
     k.add_norm_router(state, b.L04_attention_y, b.L04_moe_h, b.L04_moe_ids, b.L04_moe_w, b.L03_moe_y,
         b.L04_attention_attn, w.L04_moe_norm, w.L04_moe_router, w.L04_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -136,7 +136,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L04_moe_m_part, b.L04_moe_h, b.L04_moe_ids, b.L04_moe_w, w.L04_moe_experts_gate_up,
         w.L04_moe_experts_down, w.L04_moe_shared_gate_shared_up, w.L04_moe_shared_down, experts_first=0)
     # L04.moe.sum.all_reduce
-    yield "all_reduce", (b.L04_moe_m,), (b.L04_moe_m_part,), {}
+    yield ("all_reduce", (b.L04_moe_m,), (b.L04_moe_m_part,), {})
     # L05.attention.add_norm_linear
     k.add_norm_linear(state, b.L04_moe_y, b.L05_attention_q_a_kv_a, b.L04_attention_y, b.L04_moe_m,
         w.L05_attention_norm, w.L05_attention_q_a_kv_a, norm_eps=1e-05)
@@ -152,7 +152,7 @@ def target(k, w, b, state):
     # L05.attention.o_proj
     k.linear(b.L05_attention_attn_part, b.L05_attention_o, w.L05_attention_o_proj)
     # L05.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L05_attention_attn,), (b.L05_attention_attn_part,), {}
+    yield ("all_reduce", (b.L05_attention_attn,), (b.L05_attention_attn_part,), {})
     # L05.moe.add_norm_router
     k.add_norm_router(state, b.L05_attention_y, b.L05_moe_h, b.L05_moe_ids, b.L05_moe_w, b.L04_moe_y,
         b.L05_attention_attn, w.L05_moe_norm, w.L05_moe_router, w.L05_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -161,7 +161,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L05_moe_m_part, b.L05_moe_h, b.L05_moe_ids, b.L05_moe_w, w.L05_moe_experts_gate_up,
         w.L05_moe_experts_down, w.L05_moe_shared_gate_shared_up, w.L05_moe_shared_down, experts_first=0)
     # L05.moe.sum.all_reduce
-    yield "all_reduce", (b.L05_moe_m,), (b.L05_moe_m_part,), {}
+    yield ("all_reduce", (b.L05_moe_m,), (b.L05_moe_m_part,), {})
     # L06.attention.add_norm_linear
     k.add_norm_linear(state, b.L05_moe_y, b.L06_attention_q_a_kv_a, b.L05_attention_y, b.L05_moe_m,
         w.L06_attention_norm, w.L06_attention_q_a_kv_a, norm_eps=1e-05)
@@ -177,7 +177,7 @@ def target(k, w, b, state):
     # L06.attention.o_proj
     k.linear(b.L06_attention_attn_part, b.L06_attention_o, w.L06_attention_o_proj)
     # L06.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L06_attention_attn,), (b.L06_attention_attn_part,), {}
+    yield ("all_reduce", (b.L06_attention_attn,), (b.L06_attention_attn_part,), {})
     # L06.moe.add_norm_router
     k.add_norm_router(state, b.L06_attention_y, b.L06_moe_h, b.L06_moe_ids, b.L06_moe_w, b.L05_moe_y,
         b.L06_attention_attn, w.L06_moe_norm, w.L06_moe_router, w.L06_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -186,7 +186,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L06_moe_m_part, b.L06_moe_h, b.L06_moe_ids, b.L06_moe_w, w.L06_moe_experts_gate_up,
         w.L06_moe_experts_down, w.L06_moe_shared_gate_shared_up, w.L06_moe_shared_down, experts_first=0)
     # L06.moe.sum.all_reduce
-    yield "all_reduce", (b.L06_moe_m,), (b.L06_moe_m_part,), {}
+    yield ("all_reduce", (b.L06_moe_m,), (b.L06_moe_m_part,), {})
     # L07.attention.add_norm_linear
     k.add_norm_linear(state, b.L06_moe_y, b.L07_attention_q_a_kv_a, b.L06_attention_y, b.L06_moe_m,
         w.L07_attention_norm, w.L07_attention_q_a_kv_a, norm_eps=1e-05)
@@ -202,7 +202,7 @@ def target(k, w, b, state):
     # L07.attention.o_proj
     k.linear(b.L07_attention_attn_part, b.L07_attention_o, w.L07_attention_o_proj)
     # L07.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L07_attention_attn,), (b.L07_attention_attn_part,), {}
+    yield ("all_reduce", (b.L07_attention_attn,), (b.L07_attention_attn_part,), {})
     # L07.moe.add_norm_router
     k.add_norm_router(state, b.L07_attention_y, b.L07_moe_h, b.L07_moe_ids, b.L07_moe_w, b.L06_moe_y,
         b.L07_attention_attn, w.L07_moe_norm, w.L07_moe_router, w.L07_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -211,7 +211,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L07_moe_m_part, b.L07_moe_h, b.L07_moe_ids, b.L07_moe_w, w.L07_moe_experts_gate_up,
         w.L07_moe_experts_down, w.L07_moe_shared_gate_shared_up, w.L07_moe_shared_down, experts_first=0)
     # L07.moe.sum.all_reduce
-    yield "all_reduce", (b.L07_moe_m,), (b.L07_moe_m_part,), {}
+    yield ("all_reduce", (b.L07_moe_m,), (b.L07_moe_m_part,), {})
     # L08.attention.add_norm_linear
     k.add_norm_linear(state, b.L07_moe_y, b.L08_attention_q_a_kv_a, b.L07_attention_y, b.L07_moe_m,
         w.L08_attention_norm, w.L08_attention_q_a_kv_a, norm_eps=1e-05)
@@ -227,7 +227,7 @@ def target(k, w, b, state):
     # L08.attention.o_proj
     k.linear(b.L08_attention_attn_part, b.L08_attention_o, w.L08_attention_o_proj)
     # L08.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L08_attention_attn,), (b.L08_attention_attn_part,), {}
+    yield ("all_reduce", (b.L08_attention_attn,), (b.L08_attention_attn_part,), {})
     # L08.moe.add_norm_router
     k.add_norm_router(state, b.L08_attention_y, b.L08_moe_h, b.L08_moe_ids, b.L08_moe_w, b.L07_moe_y,
         b.L08_attention_attn, w.L08_moe_norm, w.L08_moe_router, w.L08_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -236,7 +236,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L08_moe_m_part, b.L08_moe_h, b.L08_moe_ids, b.L08_moe_w, w.L08_moe_experts_gate_up,
         w.L08_moe_experts_down, w.L08_moe_shared_gate_shared_up, w.L08_moe_shared_down, experts_first=0)
     # L08.moe.sum.all_reduce
-    yield "all_reduce", (b.L08_moe_m,), (b.L08_moe_m_part,), {}
+    yield ("all_reduce", (b.L08_moe_m,), (b.L08_moe_m_part,), {})
     # L09.attention.add_norm_linear
     k.add_norm_linear(state, b.L08_moe_y, b.L09_attention_q_a_kv_a, b.L08_attention_y, b.L08_moe_m,
         w.L09_attention_norm, w.L09_attention_q_a_kv_a, norm_eps=1e-05)
@@ -252,7 +252,7 @@ def target(k, w, b, state):
     # L09.attention.o_proj
     k.linear(b.L09_attention_attn_part, b.L09_attention_o, w.L09_attention_o_proj)
     # L09.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L09_attention_attn,), (b.L09_attention_attn_part,), {}
+    yield ("all_reduce", (b.L09_attention_attn,), (b.L09_attention_attn_part,), {})
     # L09.moe.add_norm_router
     k.add_norm_router(state, b.L09_attention_y, b.L09_moe_h, b.L09_moe_ids, b.L09_moe_w, b.L08_moe_y,
         b.L09_attention_attn, w.L09_moe_norm, w.L09_moe_router, w.L09_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -261,7 +261,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L09_moe_m_part, b.L09_moe_h, b.L09_moe_ids, b.L09_moe_w, w.L09_moe_experts_gate_up,
         w.L09_moe_experts_down, w.L09_moe_shared_gate_shared_up, w.L09_moe_shared_down, experts_first=0)
     # L09.moe.sum.all_reduce
-    yield "all_reduce", (b.L09_moe_m,), (b.L09_moe_m_part,), {}
+    yield ("all_reduce", (b.L09_moe_m,), (b.L09_moe_m_part,), {})
     # L10.attention.add_norm_linear
     k.add_norm_linear(state, b.L09_moe_y, b.L10_attention_q_a_kv_a, b.L09_attention_y, b.L09_moe_m,
         w.L10_attention_norm, w.L10_attention_q_a_kv_a, norm_eps=1e-05)
@@ -277,7 +277,7 @@ def target(k, w, b, state):
     # L10.attention.o_proj
     k.linear(b.L10_attention_attn_part, b.L10_attention_o, w.L10_attention_o_proj)
     # L10.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L10_attention_attn,), (b.L10_attention_attn_part,), {}
+    yield ("all_reduce", (b.L10_attention_attn,), (b.L10_attention_attn_part,), {})
     # L10.moe.add_norm_router
     k.add_norm_router(state, b.L10_attention_y, b.L10_moe_h, b.L10_moe_ids, b.L10_moe_w, b.L09_moe_y,
         b.L10_attention_attn, w.L10_moe_norm, w.L10_moe_router, w.L10_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -286,7 +286,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L10_moe_m_part, b.L10_moe_h, b.L10_moe_ids, b.L10_moe_w, w.L10_moe_experts_gate_up,
         w.L10_moe_experts_down, w.L10_moe_shared_gate_shared_up, w.L10_moe_shared_down, experts_first=0)
     # L10.moe.sum.all_reduce
-    yield "all_reduce", (b.L10_moe_m,), (b.L10_moe_m_part,), {}
+    yield ("all_reduce", (b.L10_moe_m,), (b.L10_moe_m_part,), {})
     # L11.attention.add_norm_linear
     k.add_norm_linear(state, b.L10_moe_y, b.L11_attention_q_a_kv_a, b.L10_attention_y, b.L10_moe_m,
         w.L11_attention_norm, w.L11_attention_q_a_kv_a, norm_eps=1e-05)
@@ -302,7 +302,7 @@ def target(k, w, b, state):
     # L11.attention.o_proj
     k.linear(b.L11_attention_attn_part, b.L11_attention_o, w.L11_attention_o_proj)
     # L11.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L11_attention_attn,), (b.L11_attention_attn_part,), {}
+    yield ("all_reduce", (b.L11_attention_attn,), (b.L11_attention_attn_part,), {})
     # L11.moe.add_norm_router
     k.add_norm_router(state, b.L11_attention_y, b.L11_moe_h, b.L11_moe_ids, b.L11_moe_w, b.L10_moe_y,
         b.L11_attention_attn, w.L11_moe_norm, w.L11_moe_router, w.L11_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -311,7 +311,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L11_moe_m_part, b.L11_moe_h, b.L11_moe_ids, b.L11_moe_w, w.L11_moe_experts_gate_up,
         w.L11_moe_experts_down, w.L11_moe_shared_gate_shared_up, w.L11_moe_shared_down, experts_first=0)
     # L11.moe.sum.all_reduce
-    yield "all_reduce", (b.L11_moe_m,), (b.L11_moe_m_part,), {}
+    yield ("all_reduce", (b.L11_moe_m,), (b.L11_moe_m_part,), {})
     # L12.attention.add_norm_linear
     k.add_norm_linear(state, b.L11_moe_y, b.L12_attention_q_a_kv_a, b.L11_attention_y, b.L11_moe_m,
         w.L12_attention_norm, w.L12_attention_q_a_kv_a, norm_eps=1e-05)
@@ -327,7 +327,7 @@ def target(k, w, b, state):
     # L12.attention.o_proj
     k.linear(b.L12_attention_attn_part, b.L12_attention_o, w.L12_attention_o_proj)
     # L12.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L12_attention_attn,), (b.L12_attention_attn_part,), {}
+    yield ("all_reduce", (b.L12_attention_attn,), (b.L12_attention_attn_part,), {})
     # L12.moe.add_norm_router
     k.add_norm_router(state, b.L12_attention_y, b.L12_moe_h, b.L12_moe_ids, b.L12_moe_w, b.L11_moe_y,
         b.L12_attention_attn, w.L12_moe_norm, w.L12_moe_router, w.L12_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -336,7 +336,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L12_moe_m_part, b.L12_moe_h, b.L12_moe_ids, b.L12_moe_w, w.L12_moe_experts_gate_up,
         w.L12_moe_experts_down, w.L12_moe_shared_gate_shared_up, w.L12_moe_shared_down, experts_first=0)
     # L12.moe.sum.all_reduce
-    yield "all_reduce", (b.L12_moe_m,), (b.L12_moe_m_part,), {}
+    yield ("all_reduce", (b.L12_moe_m,), (b.L12_moe_m_part,), {})
     # L13.attention.add_norm_linear
     k.add_norm_linear(state, b.L12_moe_y, b.L13_attention_q_a_kv_a, b.L12_attention_y, b.L12_moe_m,
         w.L13_attention_norm, w.L13_attention_q_a_kv_a, norm_eps=1e-05)
@@ -354,7 +354,7 @@ def target(k, w, b, state):
     # L13.attention.o_proj
     k.linear(b.L13_attention_attn_part, b.L13_attention_o, w.L13_attention_o_proj)
     # L13.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L13_attention_attn,), (b.L13_attention_attn_part,), {}
+    yield ("all_reduce", (b.L13_attention_attn,), (b.L13_attention_attn_part,), {})
     # L13.moe.add_norm_router
     k.add_norm_router(state, b.L13_attention_y, b.L13_moe_h, b.L13_moe_ids, b.L13_moe_w, b.L12_moe_y,
         b.L13_attention_attn, w.L13_moe_norm, w.L13_moe_router, w.L13_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -363,7 +363,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L13_moe_m_part, b.L13_moe_h, b.L13_moe_ids, b.L13_moe_w, w.L13_moe_experts_gate_up,
         w.L13_moe_experts_down, w.L13_moe_shared_gate_shared_up, w.L13_moe_shared_down, experts_first=0)
     # L13.moe.sum.all_reduce
-    yield "all_reduce", (b.L13_moe_m,), (b.L13_moe_m_part,), {}
+    yield ("all_reduce", (b.L13_moe_m,), (b.L13_moe_m_part,), {})
     # L14.attention.add_norm_linear
     k.add_norm_linear(state, b.L13_moe_y, b.L14_attention_q_a_kv_a, b.L13_attention_y, b.L13_moe_m,
         w.L14_attention_norm, w.L14_attention_q_a_kv_a, norm_eps=1e-05)
@@ -379,7 +379,7 @@ def target(k, w, b, state):
     # L14.attention.o_proj
     k.linear(b.L14_attention_attn_part, b.L14_attention_o, w.L14_attention_o_proj)
     # L14.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L14_attention_attn,), (b.L14_attention_attn_part,), {}
+    yield ("all_reduce", (b.L14_attention_attn,), (b.L14_attention_attn_part,), {})
     # L14.moe.add_norm_router
     k.add_norm_router(state, b.L14_attention_y, b.L14_moe_h, b.L14_moe_ids, b.L14_moe_w, b.L13_moe_y,
         b.L14_attention_attn, w.L14_moe_norm, w.L14_moe_router, w.L14_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -388,7 +388,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L14_moe_m_part, b.L14_moe_h, b.L14_moe_ids, b.L14_moe_w, w.L14_moe_experts_gate_up,
         w.L14_moe_experts_down, w.L14_moe_shared_gate_shared_up, w.L14_moe_shared_down, experts_first=0)
     # L14.moe.sum.all_reduce
-    yield "all_reduce", (b.L14_moe_m,), (b.L14_moe_m_part,), {}
+    yield ("all_reduce", (b.L14_moe_m,), (b.L14_moe_m_part,), {})
     # L15.attention.add_norm_linear
     k.add_norm_linear(state, b.L14_moe_y, b.L15_attention_q_a_kv_a, b.L14_attention_y, b.L14_moe_m,
         w.L15_attention_norm, w.L15_attention_q_a_kv_a, norm_eps=1e-05)
@@ -404,7 +404,7 @@ def target(k, w, b, state):
     # L15.attention.o_proj
     k.linear(b.L15_attention_attn_part, b.L15_attention_o, w.L15_attention_o_proj)
     # L15.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L15_attention_attn,), (b.L15_attention_attn_part,), {}
+    yield ("all_reduce", (b.L15_attention_attn,), (b.L15_attention_attn_part,), {})
     # L15.moe.add_norm_router
     k.add_norm_router(state, b.L15_attention_y, b.L15_moe_h, b.L15_moe_ids, b.L15_moe_w, b.L14_moe_y,
         b.L15_attention_attn, w.L15_moe_norm, w.L15_moe_router, w.L15_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -413,7 +413,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L15_moe_m_part, b.L15_moe_h, b.L15_moe_ids, b.L15_moe_w, w.L15_moe_experts_gate_up,
         w.L15_moe_experts_down, w.L15_moe_shared_gate_shared_up, w.L15_moe_shared_down, experts_first=0)
     # L15.moe.sum.all_reduce
-    yield "all_reduce", (b.L15_moe_m,), (b.L15_moe_m_part,), {}
+    yield ("all_reduce", (b.L15_moe_m,), (b.L15_moe_m_part,), {})
     # L16.attention.add_norm_linear
     k.add_norm_linear(state, b.L15_moe_y, b.L16_attention_q_a_kv_a, b.L15_attention_y, b.L15_moe_m,
         w.L16_attention_norm, w.L16_attention_q_a_kv_a, norm_eps=1e-05)
@@ -429,7 +429,7 @@ def target(k, w, b, state):
     # L16.attention.o_proj
     k.linear(b.L16_attention_attn_part, b.L16_attention_o, w.L16_attention_o_proj)
     # L16.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L16_attention_attn,), (b.L16_attention_attn_part,), {}
+    yield ("all_reduce", (b.L16_attention_attn,), (b.L16_attention_attn_part,), {})
     # L16.moe.add_norm_router
     k.add_norm_router(state, b.L16_attention_y, b.L16_moe_h, b.L16_moe_ids, b.L16_moe_w, b.L15_moe_y,
         b.L16_attention_attn, w.L16_moe_norm, w.L16_moe_router, w.L16_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -438,7 +438,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L16_moe_m_part, b.L16_moe_h, b.L16_moe_ids, b.L16_moe_w, w.L16_moe_experts_gate_up,
         w.L16_moe_experts_down, w.L16_moe_shared_gate_shared_up, w.L16_moe_shared_down, experts_first=0)
     # L16.moe.sum.all_reduce
-    yield "all_reduce", (b.L16_moe_m,), (b.L16_moe_m_part,), {}
+    yield ("all_reduce", (b.L16_moe_m,), (b.L16_moe_m_part,), {})
     # L17.attention.add_norm_linear
     k.add_norm_linear(state, b.L16_moe_y, b.L17_attention_q_a_kv_a, b.L16_attention_y, b.L16_moe_m,
         w.L17_attention_norm, w.L17_attention_q_a_kv_a, norm_eps=1e-05)
@@ -454,7 +454,7 @@ def target(k, w, b, state):
     # L17.attention.o_proj
     k.linear(b.L17_attention_attn_part, b.L17_attention_o, w.L17_attention_o_proj)
     # L17.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L17_attention_attn,), (b.L17_attention_attn_part,), {}
+    yield ("all_reduce", (b.L17_attention_attn,), (b.L17_attention_attn_part,), {})
     # L17.moe.add_norm_router
     k.add_norm_router(state, b.L17_attention_y, b.L17_moe_h, b.L17_moe_ids, b.L17_moe_w, b.L16_moe_y,
         b.L17_attention_attn, w.L17_moe_norm, w.L17_moe_router, w.L17_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -463,7 +463,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L17_moe_m_part, b.L17_moe_h, b.L17_moe_ids, b.L17_moe_w, w.L17_moe_experts_gate_up,
         w.L17_moe_experts_down, w.L17_moe_shared_gate_shared_up, w.L17_moe_shared_down, experts_first=0)
     # L17.moe.sum.all_reduce
-    yield "all_reduce", (b.L17_moe_m,), (b.L17_moe_m_part,), {}
+    yield ("all_reduce", (b.L17_moe_m,), (b.L17_moe_m_part,), {})
     # L18.attention.add_norm_linear
     k.add_norm_linear(state, b.L17_moe_y, b.L18_attention_q_a_kv_a, b.L17_attention_y, b.L17_moe_m,
         w.L18_attention_norm, w.L18_attention_q_a_kv_a, norm_eps=1e-05)
@@ -479,7 +479,7 @@ def target(k, w, b, state):
     # L18.attention.o_proj
     k.linear(b.L18_attention_attn_part, b.L18_attention_o, w.L18_attention_o_proj)
     # L18.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L18_attention_attn,), (b.L18_attention_attn_part,), {}
+    yield ("all_reduce", (b.L18_attention_attn,), (b.L18_attention_attn_part,), {})
     # L18.moe.add_norm_router
     k.add_norm_router(state, b.L18_attention_y, b.L18_moe_h, b.L18_moe_ids, b.L18_moe_w, b.L17_moe_y,
         b.L18_attention_attn, w.L18_moe_norm, w.L18_moe_router, w.L18_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -488,7 +488,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L18_moe_m_part, b.L18_moe_h, b.L18_moe_ids, b.L18_moe_w, w.L18_moe_experts_gate_up,
         w.L18_moe_experts_down, w.L18_moe_shared_gate_shared_up, w.L18_moe_shared_down, experts_first=0)
     # L18.moe.sum.all_reduce
-    yield "all_reduce", (b.L18_moe_m,), (b.L18_moe_m_part,), {}
+    yield ("all_reduce", (b.L18_moe_m,), (b.L18_moe_m_part,), {})
     # L19.attention.add_norm_linear
     k.add_norm_linear(state, b.L18_moe_y, b.L19_attention_q_a_kv_a, b.L18_attention_y, b.L18_moe_m,
         w.L19_attention_norm, w.L19_attention_q_a_kv_a, norm_eps=1e-05)
@@ -504,7 +504,7 @@ def target(k, w, b, state):
     # L19.attention.o_proj
     k.linear(b.L19_attention_attn_part, b.L19_attention_o, w.L19_attention_o_proj)
     # L19.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L19_attention_attn,), (b.L19_attention_attn_part,), {}
+    yield ("all_reduce", (b.L19_attention_attn,), (b.L19_attention_attn_part,), {})
     # L19.moe.add_norm_router
     k.add_norm_router(state, b.L19_attention_y, b.L19_moe_h, b.L19_moe_ids, b.L19_moe_w, b.L18_moe_y,
         b.L19_attention_attn, w.L19_moe_norm, w.L19_moe_router, w.L19_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -513,7 +513,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L19_moe_m_part, b.L19_moe_h, b.L19_moe_ids, b.L19_moe_w, w.L19_moe_experts_gate_up,
         w.L19_moe_experts_down, w.L19_moe_shared_gate_shared_up, w.L19_moe_shared_down, experts_first=0)
     # L19.moe.sum.all_reduce
-    yield "all_reduce", (b.L19_moe_m,), (b.L19_moe_m_part,), {}
+    yield ("all_reduce", (b.L19_moe_m,), (b.L19_moe_m_part,), {})
     # L20.attention.add_norm_linear
     k.add_norm_linear(state, b.L19_moe_y, b.L20_attention_q_a_kv_a, b.L19_attention_y, b.L19_moe_m,
         w.L20_attention_norm, w.L20_attention_q_a_kv_a, norm_eps=1e-05)
@@ -529,7 +529,7 @@ def target(k, w, b, state):
     # L20.attention.o_proj
     k.linear(b.L20_attention_attn_part, b.L20_attention_o, w.L20_attention_o_proj)
     # L20.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L20_attention_attn,), (b.L20_attention_attn_part,), {}
+    yield ("all_reduce", (b.L20_attention_attn,), (b.L20_attention_attn_part,), {})
     # L20.moe.add_norm_router
     k.add_norm_router(state, b.L20_attention_y, b.L20_moe_h, b.L20_moe_ids, b.L20_moe_w, b.L19_moe_y,
         b.L20_attention_attn, w.L20_moe_norm, w.L20_moe_router, w.L20_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -538,7 +538,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L20_moe_m_part, b.L20_moe_h, b.L20_moe_ids, b.L20_moe_w, w.L20_moe_experts_gate_up,
         w.L20_moe_experts_down, w.L20_moe_shared_gate_shared_up, w.L20_moe_shared_down, experts_first=0)
     # L20.moe.sum.all_reduce
-    yield "all_reduce", (b.L20_moe_m,), (b.L20_moe_m_part,), {}
+    yield ("all_reduce", (b.L20_moe_m,), (b.L20_moe_m_part,), {})
     # L21.attention.add_norm_linear
     k.add_norm_linear(state, b.L20_moe_y, b.L21_attention_q_a_kv_a, b.L20_attention_y, b.L20_moe_m,
         w.L21_attention_norm, w.L21_attention_q_a_kv_a, norm_eps=1e-05)
@@ -554,7 +554,7 @@ def target(k, w, b, state):
     # L21.attention.o_proj
     k.linear(b.L21_attention_attn_part, b.L21_attention_o, w.L21_attention_o_proj)
     # L21.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L21_attention_attn,), (b.L21_attention_attn_part,), {}
+    yield ("all_reduce", (b.L21_attention_attn,), (b.L21_attention_attn_part,), {})
     # L21.moe.add_norm_router
     k.add_norm_router(state, b.L21_attention_y, b.L21_moe_h, b.L21_moe_ids, b.L21_moe_w, b.L20_moe_y,
         b.L21_attention_attn, w.L21_moe_norm, w.L21_moe_router, w.L21_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -563,7 +563,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L21_moe_m_part, b.L21_moe_h, b.L21_moe_ids, b.L21_moe_w, w.L21_moe_experts_gate_up,
         w.L21_moe_experts_down, w.L21_moe_shared_gate_shared_up, w.L21_moe_shared_down, experts_first=0)
     # L21.moe.sum.all_reduce
-    yield "all_reduce", (b.L21_moe_m,), (b.L21_moe_m_part,), {}
+    yield ("all_reduce", (b.L21_moe_m,), (b.L21_moe_m_part,), {})
     # L22.attention.add_norm_linear
     k.add_norm_linear(state, b.L21_moe_y, b.L22_attention_q_a_kv_a, b.L21_attention_y, b.L21_moe_m,
         w.L22_attention_norm, w.L22_attention_q_a_kv_a, norm_eps=1e-05)
@@ -579,7 +579,7 @@ def target(k, w, b, state):
     # L22.attention.o_proj
     k.linear(b.L22_attention_attn_part, b.L22_attention_o, w.L22_attention_o_proj)
     # L22.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L22_attention_attn,), (b.L22_attention_attn_part,), {}
+    yield ("all_reduce", (b.L22_attention_attn,), (b.L22_attention_attn_part,), {})
     # L22.moe.add_norm_router
     k.add_norm_router(state, b.L22_attention_y, b.L22_moe_h, b.L22_moe_ids, b.L22_moe_w, b.L21_moe_y,
         b.L22_attention_attn, w.L22_moe_norm, w.L22_moe_router, w.L22_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -588,7 +588,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L22_moe_m_part, b.L22_moe_h, b.L22_moe_ids, b.L22_moe_w, w.L22_moe_experts_gate_up,
         w.L22_moe_experts_down, w.L22_moe_shared_gate_shared_up, w.L22_moe_shared_down, experts_first=0)
     # L22.moe.sum.all_reduce
-    yield "all_reduce", (b.L22_moe_m,), (b.L22_moe_m_part,), {}
+    yield ("all_reduce", (b.L22_moe_m,), (b.L22_moe_m_part,), {})
     # L23.attention.add_norm_linear
     k.add_norm_linear(state, b.L22_moe_y, b.L23_attention_q_a_kv_a, b.L22_attention_y, b.L22_moe_m,
         w.L23_attention_norm, w.L23_attention_q_a_kv_a, norm_eps=1e-05)
@@ -604,7 +604,7 @@ def target(k, w, b, state):
     # L23.attention.o_proj
     k.linear(b.L23_attention_attn_part, b.L23_attention_o, w.L23_attention_o_proj)
     # L23.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L23_attention_attn,), (b.L23_attention_attn_part,), {}
+    yield ("all_reduce", (b.L23_attention_attn,), (b.L23_attention_attn_part,), {})
     # L23.moe.add_norm_router
     k.add_norm_router(state, b.L23_attention_y, b.L23_moe_h, b.L23_moe_ids, b.L23_moe_w, b.L22_moe_y,
         b.L23_attention_attn, w.L23_moe_norm, w.L23_moe_router, w.L23_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -613,7 +613,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L23_moe_m_part, b.L23_moe_h, b.L23_moe_ids, b.L23_moe_w, w.L23_moe_experts_gate_up,
         w.L23_moe_experts_down, w.L23_moe_shared_gate_shared_up, w.L23_moe_shared_down, experts_first=0)
     # L23.moe.sum.all_reduce
-    yield "all_reduce", (b.L23_moe_m,), (b.L23_moe_m_part,), {}
+    yield ("all_reduce", (b.L23_moe_m,), (b.L23_moe_m_part,), {})
     # L24.attention.add_norm_linear
     k.add_norm_linear(state, b.L23_moe_y, b.L24_attention_q_a_kv_a, b.L23_attention_y, b.L23_moe_m,
         w.L24_attention_norm, w.L24_attention_q_a_kv_a, norm_eps=1e-05)
@@ -629,7 +629,7 @@ def target(k, w, b, state):
     # L24.attention.o_proj
     k.linear(b.L24_attention_attn_part, b.L24_attention_o, w.L24_attention_o_proj)
     # L24.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L24_attention_attn,), (b.L24_attention_attn_part,), {}
+    yield ("all_reduce", (b.L24_attention_attn,), (b.L24_attention_attn_part,), {})
     # L24.moe.add_norm_router
     k.add_norm_router(state, b.L24_attention_y, b.L24_moe_h, b.L24_moe_ids, b.L24_moe_w, b.L23_moe_y,
         b.L24_attention_attn, w.L24_moe_norm, w.L24_moe_router, w.L24_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -638,7 +638,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L24_moe_m_part, b.L24_moe_h, b.L24_moe_ids, b.L24_moe_w, w.L24_moe_experts_gate_up,
         w.L24_moe_experts_down, w.L24_moe_shared_gate_shared_up, w.L24_moe_shared_down, experts_first=0)
     # L24.moe.sum.all_reduce
-    yield "all_reduce", (b.L24_moe_m,), (b.L24_moe_m_part,), {}
+    yield ("all_reduce", (b.L24_moe_m,), (b.L24_moe_m_part,), {})
     # L25.attention.add_norm_linear
     k.add_norm_linear(state, b.L24_moe_y, b.L25_attention_q_a_kv_a, b.L24_attention_y, b.L24_moe_m,
         w.L25_attention_norm, w.L25_attention_q_a_kv_a, norm_eps=1e-05)
@@ -656,7 +656,7 @@ def target(k, w, b, state):
     # L25.attention.o_proj
     k.linear(b.L25_attention_attn_part, b.L25_attention_o, w.L25_attention_o_proj)
     # L25.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L25_attention_attn,), (b.L25_attention_attn_part,), {}
+    yield ("all_reduce", (b.L25_attention_attn,), (b.L25_attention_attn_part,), {})
     # L25.moe.add_norm_router
     k.add_norm_router(state, b.L25_attention_y, b.L25_moe_h, b.L25_moe_ids, b.L25_moe_w, b.L24_moe_y,
         b.L25_attention_attn, w.L25_moe_norm, w.L25_moe_router, w.L25_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -665,7 +665,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L25_moe_m_part, b.L25_moe_h, b.L25_moe_ids, b.L25_moe_w, w.L25_moe_experts_gate_up,
         w.L25_moe_experts_down, w.L25_moe_shared_gate_shared_up, w.L25_moe_shared_down, experts_first=0)
     # L25.moe.sum.all_reduce
-    yield "all_reduce", (b.L25_moe_m,), (b.L25_moe_m_part,), {}
+    yield ("all_reduce", (b.L25_moe_m,), (b.L25_moe_m_part,), {})
     # L26.attention.add_norm_linear
     k.add_norm_linear(state, b.L25_moe_y, b.L26_attention_q_a_kv_a, b.L25_attention_y, b.L25_moe_m,
         w.L26_attention_norm, w.L26_attention_q_a_kv_a, norm_eps=1e-05)
@@ -681,7 +681,7 @@ def target(k, w, b, state):
     # L26.attention.o_proj
     k.linear(b.L26_attention_attn_part, b.L26_attention_o, w.L26_attention_o_proj)
     # L26.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L26_attention_attn,), (b.L26_attention_attn_part,), {}
+    yield ("all_reduce", (b.L26_attention_attn,), (b.L26_attention_attn_part,), {})
     # L26.moe.add_norm_router
     k.add_norm_router(state, b.L26_attention_y, b.L26_moe_h, b.L26_moe_ids, b.L26_moe_w, b.L25_moe_y,
         b.L26_attention_attn, w.L26_moe_norm, w.L26_moe_router, w.L26_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -690,7 +690,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L26_moe_m_part, b.L26_moe_h, b.L26_moe_ids, b.L26_moe_w, w.L26_moe_experts_gate_up,
         w.L26_moe_experts_down, w.L26_moe_shared_gate_shared_up, w.L26_moe_shared_down, experts_first=0)
     # L26.moe.sum.all_reduce
-    yield "all_reduce", (b.L26_moe_m,), (b.L26_moe_m_part,), {}
+    yield ("all_reduce", (b.L26_moe_m,), (b.L26_moe_m_part,), {})
     # L27.attention.add_norm_linear
     k.add_norm_linear(state, b.L26_moe_y, b.L27_attention_q_a_kv_a, b.L26_attention_y, b.L26_moe_m,
         w.L27_attention_norm, w.L27_attention_q_a_kv_a, norm_eps=1e-05)
@@ -706,7 +706,7 @@ def target(k, w, b, state):
     # L27.attention.o_proj
     k.linear(b.L27_attention_attn_part, b.L27_attention_o, w.L27_attention_o_proj)
     # L27.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L27_attention_attn,), (b.L27_attention_attn_part,), {}
+    yield ("all_reduce", (b.L27_attention_attn,), (b.L27_attention_attn_part,), {})
     # L27.moe.add_norm_router
     k.add_norm_router(state, b.L27_attention_y, b.L27_moe_h, b.L27_moe_ids, b.L27_moe_w, b.L26_moe_y,
         b.L27_attention_attn, w.L27_moe_norm, w.L27_moe_router, w.L27_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -715,7 +715,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L27_moe_m_part, b.L27_moe_h, b.L27_moe_ids, b.L27_moe_w, w.L27_moe_experts_gate_up,
         w.L27_moe_experts_down, w.L27_moe_shared_gate_shared_up, w.L27_moe_shared_down, experts_first=0)
     # L27.moe.sum.all_reduce
-    yield "all_reduce", (b.L27_moe_m,), (b.L27_moe_m_part,), {}
+    yield ("all_reduce", (b.L27_moe_m,), (b.L27_moe_m_part,), {})
     # L28.attention.add_norm_linear
     k.add_norm_linear(state, b.L27_moe_y, b.L28_attention_q_a_kv_a, b.L27_attention_y, b.L27_moe_m,
         w.L28_attention_norm, w.L28_attention_q_a_kv_a, norm_eps=1e-05)
@@ -731,7 +731,7 @@ def target(k, w, b, state):
     # L28.attention.o_proj
     k.linear(b.L28_attention_attn_part, b.L28_attention_o, w.L28_attention_o_proj)
     # L28.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L28_attention_attn,), (b.L28_attention_attn_part,), {}
+    yield ("all_reduce", (b.L28_attention_attn,), (b.L28_attention_attn_part,), {})
     # L28.moe.add_norm_router
     k.add_norm_router(state, b.L28_attention_y, b.L28_moe_h, b.L28_moe_ids, b.L28_moe_w, b.L27_moe_y,
         b.L28_attention_attn, w.L28_moe_norm, w.L28_moe_router, w.L28_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -740,7 +740,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L28_moe_m_part, b.L28_moe_h, b.L28_moe_ids, b.L28_moe_w, w.L28_moe_experts_gate_up,
         w.L28_moe_experts_down, w.L28_moe_shared_gate_shared_up, w.L28_moe_shared_down, experts_first=0)
     # L28.moe.sum.all_reduce
-    yield "all_reduce", (b.L28_moe_m,), (b.L28_moe_m_part,), {}
+    yield ("all_reduce", (b.L28_moe_m,), (b.L28_moe_m_part,), {})
     # L29.attention.add_norm_linear
     k.add_norm_linear(state, b.L28_moe_y, b.L29_attention_q_a_kv_a, b.L28_attention_y, b.L28_moe_m,
         w.L29_attention_norm, w.L29_attention_q_a_kv_a, norm_eps=1e-05)
@@ -756,7 +756,7 @@ def target(k, w, b, state):
     # L29.attention.o_proj
     k.linear(b.L29_attention_attn_part, b.L29_attention_o, w.L29_attention_o_proj)
     # L29.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L29_attention_attn,), (b.L29_attention_attn_part,), {}
+    yield ("all_reduce", (b.L29_attention_attn,), (b.L29_attention_attn_part,), {})
     # L29.moe.add_norm_router
     k.add_norm_router(state, b.L29_attention_y, b.L29_moe_h, b.L29_moe_ids, b.L29_moe_w, b.L28_moe_y,
         b.L29_attention_attn, w.L29_moe_norm, w.L29_moe_router, w.L29_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -765,7 +765,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L29_moe_m_part, b.L29_moe_h, b.L29_moe_ids, b.L29_moe_w, w.L29_moe_experts_gate_up,
         w.L29_moe_experts_down, w.L29_moe_shared_gate_shared_up, w.L29_moe_shared_down, experts_first=0)
     # L29.moe.sum.all_reduce
-    yield "all_reduce", (b.L29_moe_m,), (b.L29_moe_m_part,), {}
+    yield ("all_reduce", (b.L29_moe_m,), (b.L29_moe_m_part,), {})
     # L30.attention.add_norm_linear
     k.add_norm_linear(state, b.L29_moe_y, b.L30_attention_q_a_kv_a, b.L29_attention_y, b.L29_moe_m,
         w.L30_attention_norm, w.L30_attention_q_a_kv_a, norm_eps=1e-05)
@@ -781,7 +781,7 @@ def target(k, w, b, state):
     # L30.attention.o_proj
     k.linear(b.L30_attention_attn_part, b.L30_attention_o, w.L30_attention_o_proj)
     # L30.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L30_attention_attn,), (b.L30_attention_attn_part,), {}
+    yield ("all_reduce", (b.L30_attention_attn,), (b.L30_attention_attn_part,), {})
     # L30.moe.add_norm_router
     k.add_norm_router(state, b.L30_attention_y, b.L30_moe_h, b.L30_moe_ids, b.L30_moe_w, b.L29_moe_y,
         b.L30_attention_attn, w.L30_moe_norm, w.L30_moe_router, w.L30_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -790,7 +790,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L30_moe_m_part, b.L30_moe_h, b.L30_moe_ids, b.L30_moe_w, w.L30_moe_experts_gate_up,
         w.L30_moe_experts_down, w.L30_moe_shared_gate_shared_up, w.L30_moe_shared_down, experts_first=0)
     # L30.moe.sum.all_reduce
-    yield "all_reduce", (b.L30_moe_m,), (b.L30_moe_m_part,), {}
+    yield ("all_reduce", (b.L30_moe_m,), (b.L30_moe_m_part,), {})
     # L31.attention.add_norm_linear
     k.add_norm_linear(state, b.L30_moe_y, b.L31_attention_q_a_kv_a, b.L30_attention_y, b.L30_moe_m,
         w.L31_attention_norm, w.L31_attention_q_a_kv_a, norm_eps=1e-05)
@@ -806,7 +806,7 @@ def target(k, w, b, state):
     # L31.attention.o_proj
     k.linear(b.L31_attention_attn_part, b.L31_attention_o, w.L31_attention_o_proj)
     # L31.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L31_attention_attn,), (b.L31_attention_attn_part,), {}
+    yield ("all_reduce", (b.L31_attention_attn,), (b.L31_attention_attn_part,), {})
     # L31.moe.add_norm_router
     k.add_norm_router(state, b.L31_attention_y, b.L31_moe_h, b.L31_moe_ids, b.L31_moe_w, b.L30_moe_y,
         b.L31_attention_attn, w.L31_moe_norm, w.L31_moe_router, w.L31_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -815,7 +815,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L31_moe_m_part, b.L31_moe_h, b.L31_moe_ids, b.L31_moe_w, w.L31_moe_experts_gate_up,
         w.L31_moe_experts_down, w.L31_moe_shared_gate_shared_up, w.L31_moe_shared_down, experts_first=0)
     # L31.moe.sum.all_reduce
-    yield "all_reduce", (b.L31_moe_m,), (b.L31_moe_m_part,), {}
+    yield ("all_reduce", (b.L31_moe_m,), (b.L31_moe_m_part,), {})
     # L32.attention.add_norm_linear
     k.add_norm_linear(state, b.L31_moe_y, b.L32_attention_q_a_kv_a, b.L31_attention_y, b.L31_moe_m,
         w.L32_attention_norm, w.L32_attention_q_a_kv_a, norm_eps=1e-05)
@@ -831,7 +831,7 @@ def target(k, w, b, state):
     # L32.attention.o_proj
     k.linear(b.L32_attention_attn_part, b.L32_attention_o, w.L32_attention_o_proj)
     # L32.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L32_attention_attn,), (b.L32_attention_attn_part,), {}
+    yield ("all_reduce", (b.L32_attention_attn,), (b.L32_attention_attn_part,), {})
     # L32.moe.add_norm_router
     k.add_norm_router(state, b.L32_attention_y, b.L32_moe_h, b.L32_moe_ids, b.L32_moe_w, b.L31_moe_y,
         b.L32_attention_attn, w.L32_moe_norm, w.L32_moe_router, w.L32_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -840,7 +840,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L32_moe_m_part, b.L32_moe_h, b.L32_moe_ids, b.L32_moe_w, w.L32_moe_experts_gate_up,
         w.L32_moe_experts_down, w.L32_moe_shared_gate_shared_up, w.L32_moe_shared_down, experts_first=0)
     # L32.moe.sum.all_reduce
-    yield "all_reduce", (b.L32_moe_m,), (b.L32_moe_m_part,), {}
+    yield ("all_reduce", (b.L32_moe_m,), (b.L32_moe_m_part,), {})
     # L33.attention.add_norm_linear
     k.add_norm_linear(state, b.L32_moe_y, b.L33_attention_q_a_kv_a, b.L32_attention_y, b.L32_moe_m,
         w.L33_attention_norm, w.L33_attention_q_a_kv_a, norm_eps=1e-05)
@@ -856,7 +856,7 @@ def target(k, w, b, state):
     # L33.attention.o_proj
     k.linear(b.L33_attention_attn_part, b.L33_attention_o, w.L33_attention_o_proj)
     # L33.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L33_attention_attn,), (b.L33_attention_attn_part,), {}
+    yield ("all_reduce", (b.L33_attention_attn,), (b.L33_attention_attn_part,), {})
     # L33.moe.add_norm_router
     k.add_norm_router(state, b.L33_attention_y, b.L33_moe_h, b.L33_moe_ids, b.L33_moe_w, b.L32_moe_y,
         b.L33_attention_attn, w.L33_moe_norm, w.L33_moe_router, w.L33_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -865,7 +865,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L33_moe_m_part, b.L33_moe_h, b.L33_moe_ids, b.L33_moe_w, w.L33_moe_experts_gate_up,
         w.L33_moe_experts_down, w.L33_moe_shared_gate_shared_up, w.L33_moe_shared_down, experts_first=0)
     # L33.moe.sum.all_reduce
-    yield "all_reduce", (b.L33_moe_m,), (b.L33_moe_m_part,), {}
+    yield ("all_reduce", (b.L33_moe_m,), (b.L33_moe_m_part,), {})
     # L34.attention.add_norm_linear
     k.add_norm_linear(state, b.L33_moe_y, b.L34_attention_q_a_kv_a, b.L33_attention_y, b.L33_moe_m,
         w.L34_attention_norm, w.L34_attention_q_a_kv_a, norm_eps=1e-05)
@@ -881,7 +881,7 @@ def target(k, w, b, state):
     # L34.attention.o_proj
     k.linear(b.L34_attention_attn_part, b.L34_attention_o, w.L34_attention_o_proj)
     # L34.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L34_attention_attn,), (b.L34_attention_attn_part,), {}
+    yield ("all_reduce", (b.L34_attention_attn,), (b.L34_attention_attn_part,), {})
     # L34.moe.add_norm_router
     k.add_norm_router(state, b.L34_attention_y, b.L34_moe_h, b.L34_moe_ids, b.L34_moe_w, b.L33_moe_y,
         b.L34_attention_attn, w.L34_moe_norm, w.L34_moe_router, w.L34_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -890,7 +890,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L34_moe_m_part, b.L34_moe_h, b.L34_moe_ids, b.L34_moe_w, w.L34_moe_experts_gate_up,
         w.L34_moe_experts_down, w.L34_moe_shared_gate_shared_up, w.L34_moe_shared_down, experts_first=0)
     # L34.moe.sum.all_reduce
-    yield "all_reduce", (b.L34_moe_m,), (b.L34_moe_m_part,), {}
+    yield ("all_reduce", (b.L34_moe_m,), (b.L34_moe_m_part,), {})
     # L35.attention.add_norm_linear
     k.add_norm_linear(state, b.L34_moe_y, b.L35_attention_q_a_kv_a, b.L34_attention_y, b.L34_moe_m,
         w.L35_attention_norm, w.L35_attention_q_a_kv_a, norm_eps=1e-05)
@@ -906,7 +906,7 @@ def target(k, w, b, state):
     # L35.attention.o_proj
     k.linear(b.L35_attention_attn_part, b.L35_attention_o, w.L35_attention_o_proj)
     # L35.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L35_attention_attn,), (b.L35_attention_attn_part,), {}
+    yield ("all_reduce", (b.L35_attention_attn,), (b.L35_attention_attn_part,), {})
     # L35.moe.add_norm_router
     k.add_norm_router(state, b.L35_attention_y, b.L35_moe_h, b.L35_moe_ids, b.L35_moe_w, b.L34_moe_y,
         b.L35_attention_attn, w.L35_moe_norm, w.L35_moe_router, w.L35_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -915,7 +915,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L35_moe_m_part, b.L35_moe_h, b.L35_moe_ids, b.L35_moe_w, w.L35_moe_experts_gate_up,
         w.L35_moe_experts_down, w.L35_moe_shared_gate_shared_up, w.L35_moe_shared_down, experts_first=0)
     # L35.moe.sum.all_reduce
-    yield "all_reduce", (b.L35_moe_m,), (b.L35_moe_m_part,), {}
+    yield ("all_reduce", (b.L35_moe_m,), (b.L35_moe_m_part,), {})
     # L36.attention.add_norm_linear
     k.add_norm_linear(state, b.L35_moe_y, b.L36_attention_q_a_kv_a, b.L35_attention_y, b.L35_moe_m,
         w.L36_attention_norm, w.L36_attention_q_a_kv_a, norm_eps=1e-05)
@@ -933,7 +933,7 @@ def target(k, w, b, state):
     # L36.attention.o_proj
     k.linear(b.L36_attention_attn_part, b.L36_attention_o, w.L36_attention_o_proj)
     # L36.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L36_attention_attn,), (b.L36_attention_attn_part,), {}
+    yield ("all_reduce", (b.L36_attention_attn,), (b.L36_attention_attn_part,), {})
     # L36.moe.add_norm_router
     k.add_norm_router(state, b.L36_attention_y, b.L36_moe_h, b.L36_moe_ids, b.L36_moe_w, b.L35_moe_y,
         b.L36_attention_attn, w.L36_moe_norm, w.L36_moe_router, w.L36_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -942,7 +942,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L36_moe_m_part, b.L36_moe_h, b.L36_moe_ids, b.L36_moe_w, w.L36_moe_experts_gate_up,
         w.L36_moe_experts_down, w.L36_moe_shared_gate_shared_up, w.L36_moe_shared_down, experts_first=0)
     # L36.moe.sum.all_reduce
-    yield "all_reduce", (b.L36_moe_m,), (b.L36_moe_m_part,), {}
+    yield ("all_reduce", (b.L36_moe_m,), (b.L36_moe_m_part,), {})
     # L37.attention.add_norm_linear
     k.add_norm_linear(state, b.L36_moe_y, b.L37_attention_q_a_kv_a, b.L36_attention_y, b.L36_moe_m,
         w.L37_attention_norm, w.L37_attention_q_a_kv_a, norm_eps=1e-05)
@@ -958,7 +958,7 @@ def target(k, w, b, state):
     # L37.attention.o_proj
     k.linear(b.L37_attention_attn_part, b.L37_attention_o, w.L37_attention_o_proj)
     # L37.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L37_attention_attn,), (b.L37_attention_attn_part,), {}
+    yield ("all_reduce", (b.L37_attention_attn,), (b.L37_attention_attn_part,), {})
     # L37.moe.add_norm_router
     k.add_norm_router(state, b.L37_attention_y, b.L37_moe_h, b.L37_moe_ids, b.L37_moe_w, b.L36_moe_y,
         b.L37_attention_attn, w.L37_moe_norm, w.L37_moe_router, w.L37_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -967,7 +967,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L37_moe_m_part, b.L37_moe_h, b.L37_moe_ids, b.L37_moe_w, w.L37_moe_experts_gate_up,
         w.L37_moe_experts_down, w.L37_moe_shared_gate_shared_up, w.L37_moe_shared_down, experts_first=0)
     # L37.moe.sum.all_reduce
-    yield "all_reduce", (b.L37_moe_m,), (b.L37_moe_m_part,), {}
+    yield ("all_reduce", (b.L37_moe_m,), (b.L37_moe_m_part,), {})
     # L38.attention.add_norm_linear
     k.add_norm_linear(state, b.L37_moe_y, b.L38_attention_q_a_kv_a, b.L37_attention_y, b.L37_moe_m,
         w.L38_attention_norm, w.L38_attention_q_a_kv_a, norm_eps=1e-05)
@@ -983,7 +983,7 @@ def target(k, w, b, state):
     # L38.attention.o_proj
     k.linear(b.L38_attention_attn_part, b.L38_attention_o, w.L38_attention_o_proj)
     # L38.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L38_attention_attn,), (b.L38_attention_attn_part,), {}
+    yield ("all_reduce", (b.L38_attention_attn,), (b.L38_attention_attn_part,), {})
     # L38.moe.add_norm_router
     k.add_norm_router(state, b.L38_attention_y, b.L38_moe_h, b.L38_moe_ids, b.L38_moe_w, b.L37_moe_y,
         b.L38_attention_attn, w.L38_moe_norm, w.L38_moe_router, w.L38_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -992,7 +992,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L38_moe_m_part, b.L38_moe_h, b.L38_moe_ids, b.L38_moe_w, w.L38_moe_experts_gate_up,
         w.L38_moe_experts_down, w.L38_moe_shared_gate_shared_up, w.L38_moe_shared_down, experts_first=0)
     # L38.moe.sum.all_reduce
-    yield "all_reduce", (b.L38_moe_m,), (b.L38_moe_m_part,), {}
+    yield ("all_reduce", (b.L38_moe_m,), (b.L38_moe_m_part,), {})
     # L39.attention.add_norm_linear
     k.add_norm_linear(state, b.L38_moe_y, b.L39_attention_q_a_kv_a, b.L38_attention_y, b.L38_moe_m,
         w.L39_attention_norm, w.L39_attention_q_a_kv_a, norm_eps=1e-05)
@@ -1008,7 +1008,7 @@ def target(k, w, b, state):
     # L39.attention.o_proj
     k.linear(b.L39_attention_attn_part, b.L39_attention_o, w.L39_attention_o_proj)
     # L39.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L39_attention_attn,), (b.L39_attention_attn_part,), {}
+    yield ("all_reduce", (b.L39_attention_attn,), (b.L39_attention_attn_part,), {})
     # L39.moe.add_norm_router
     k.add_norm_router(state, b.L39_attention_y, b.L39_moe_h, b.L39_moe_ids, b.L39_moe_w, b.L38_moe_y,
         b.L39_attention_attn, w.L39_moe_norm, w.L39_moe_router, w.L39_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -1017,7 +1017,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L39_moe_m_part, b.L39_moe_h, b.L39_moe_ids, b.L39_moe_w, w.L39_moe_experts_gate_up,
         w.L39_moe_experts_down, w.L39_moe_shared_gate_shared_up, w.L39_moe_shared_down, experts_first=0)
     # L39.moe.sum.all_reduce
-    yield "all_reduce", (b.L39_moe_m,), (b.L39_moe_m_part,), {}
+    yield ("all_reduce", (b.L39_moe_m,), (b.L39_moe_m_part,), {})
     # L40.attention.add_norm_linear
     k.add_norm_linear(state, b.L39_moe_y, b.L40_attention_q_a_kv_a, b.L39_attention_y, b.L39_moe_m,
         w.L40_attention_norm, w.L40_attention_q_a_kv_a, norm_eps=1e-05)
@@ -1033,7 +1033,7 @@ def target(k, w, b, state):
     # L40.attention.o_proj
     k.linear(b.L40_attention_attn_part, b.L40_attention_o, w.L40_attention_o_proj)
     # L40.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L40_attention_attn,), (b.L40_attention_attn_part,), {}
+    yield ("all_reduce", (b.L40_attention_attn,), (b.L40_attention_attn_part,), {})
     # L40.moe.add_norm_router
     k.add_norm_router(state, b.L40_attention_y, b.L40_moe_h, b.L40_moe_ids, b.L40_moe_w, b.L39_moe_y,
         b.L40_attention_attn, w.L40_moe_norm, w.L40_moe_router, w.L40_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -1042,7 +1042,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L40_moe_m_part, b.L40_moe_h, b.L40_moe_ids, b.L40_moe_w, w.L40_moe_experts_gate_up,
         w.L40_moe_experts_down, w.L40_moe_shared_gate_shared_up, w.L40_moe_shared_down, experts_first=0)
     # L40.moe.sum.all_reduce
-    yield "all_reduce", (b.L40_moe_m,), (b.L40_moe_m_part,), {}
+    yield ("all_reduce", (b.L40_moe_m,), (b.L40_moe_m_part,), {})
     # L41.attention.add_norm_linear
     k.add_norm_linear(state, b.L40_moe_y, b.L41_attention_q_a_kv_a, b.L40_attention_y, b.L40_moe_m,
         w.L41_attention_norm, w.L41_attention_q_a_kv_a, norm_eps=1e-05)
@@ -1058,7 +1058,7 @@ def target(k, w, b, state):
     # L41.attention.o_proj
     k.linear(b.L41_attention_attn_part, b.L41_attention_o, w.L41_attention_o_proj)
     # L41.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L41_attention_attn,), (b.L41_attention_attn_part,), {}
+    yield ("all_reduce", (b.L41_attention_attn,), (b.L41_attention_attn_part,), {})
     # L41.moe.add_norm_router
     k.add_norm_router(state, b.L41_attention_y, b.L41_moe_h, b.L41_moe_ids, b.L41_moe_w, b.L40_moe_y,
         b.L41_attention_attn, w.L41_moe_norm, w.L41_moe_router, w.L41_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -1067,7 +1067,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L41_moe_m_part, b.L41_moe_h, b.L41_moe_ids, b.L41_moe_w, w.L41_moe_experts_gate_up,
         w.L41_moe_experts_down, w.L41_moe_shared_gate_shared_up, w.L41_moe_shared_down, experts_first=0)
     # L41.moe.sum.all_reduce
-    yield "all_reduce", (b.L41_moe_m,), (b.L41_moe_m_part,), {}
+    yield ("all_reduce", (b.L41_moe_m,), (b.L41_moe_m_part,), {})
     # L42.attention.add_norm_linear
     k.add_norm_linear(state, b.L41_moe_y, b.L42_attention_q_a_kv_a, b.L41_attention_y, b.L41_moe_m,
         w.L42_attention_norm, w.L42_attention_q_a_kv_a, norm_eps=1e-05)
@@ -1083,7 +1083,7 @@ def target(k, w, b, state):
     # L42.attention.o_proj
     k.linear(b.L42_attention_attn_part, b.L42_attention_o, w.L42_attention_o_proj)
     # L42.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L42_attention_attn,), (b.L42_attention_attn_part,), {}
+    yield ("all_reduce", (b.L42_attention_attn,), (b.L42_attention_attn_part,), {})
     # L42.moe.add_norm_router
     k.add_norm_router(state, b.L42_attention_y, b.L42_moe_h, b.L42_moe_ids, b.L42_moe_w, b.L41_moe_y,
         b.L42_attention_attn, w.L42_moe_norm, w.L42_moe_router, w.L42_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -1092,7 +1092,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L42_moe_m_part, b.L42_moe_h, b.L42_moe_ids, b.L42_moe_w, w.L42_moe_experts_gate_up,
         w.L42_moe_experts_down, w.L42_moe_shared_gate_shared_up, w.L42_moe_shared_down, experts_first=0)
     # L42.moe.sum.all_reduce
-    yield "all_reduce", (b.L42_moe_m,), (b.L42_moe_m_part,), {}
+    yield ("all_reduce", (b.L42_moe_m,), (b.L42_moe_m_part,), {})
     # L43.attention.add_norm_linear
     k.add_norm_linear(state, b.L42_moe_y, b.L43_attention_q_a_kv_a, b.L42_attention_y, b.L42_moe_m,
         w.L43_attention_norm, w.L43_attention_q_a_kv_a, norm_eps=1e-05)
@@ -1108,7 +1108,7 @@ def target(k, w, b, state):
     # L43.attention.o_proj
     k.linear(b.L43_attention_attn_part, b.L43_attention_o, w.L43_attention_o_proj)
     # L43.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L43_attention_attn,), (b.L43_attention_attn_part,), {}
+    yield ("all_reduce", (b.L43_attention_attn,), (b.L43_attention_attn_part,), {})
     # L43.moe.add_norm_router
     k.add_norm_router(state, b.L43_attention_y, b.L43_moe_h, b.L43_moe_ids, b.L43_moe_w, b.L42_moe_y,
         b.L43_attention_attn, w.L43_moe_norm, w.L43_moe_router, w.L43_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -1117,7 +1117,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L43_moe_m_part, b.L43_moe_h, b.L43_moe_ids, b.L43_moe_w, w.L43_moe_experts_gate_up,
         w.L43_moe_experts_down, w.L43_moe_shared_gate_shared_up, w.L43_moe_shared_down, experts_first=0)
     # L43.moe.sum.all_reduce
-    yield "all_reduce", (b.L43_moe_m,), (b.L43_moe_m_part,), {}
+    yield ("all_reduce", (b.L43_moe_m,), (b.L43_moe_m_part,), {})
     # L44.attention.add_norm_linear
     k.add_norm_linear(state, b.L43_moe_y, b.L44_attention_q_a_kv_a, b.L43_attention_y, b.L43_moe_m,
         w.L44_attention_norm, w.L44_attention_q_a_kv_a, norm_eps=1e-05)
@@ -1133,7 +1133,7 @@ def target(k, w, b, state):
     # L44.attention.o_proj
     k.linear(b.L44_attention_attn_part, b.L44_attention_o, w.L44_attention_o_proj)
     # L44.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L44_attention_attn,), (b.L44_attention_attn_part,), {}
+    yield ("all_reduce", (b.L44_attention_attn,), (b.L44_attention_attn_part,), {})
     # L44.moe.add_norm_router
     k.add_norm_router(state, b.L44_attention_y, b.L44_moe_h, b.L44_moe_ids, b.L44_moe_w, b.L43_moe_y,
         b.L44_attention_attn, w.L44_moe_norm, w.L44_moe_router, w.L44_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -1142,7 +1142,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L44_moe_m_part, b.L44_moe_h, b.L44_moe_ids, b.L44_moe_w, w.L44_moe_experts_gate_up,
         w.L44_moe_experts_down, w.L44_moe_shared_gate_shared_up, w.L44_moe_shared_down, experts_first=0)
     # L44.moe.sum.all_reduce
-    yield "all_reduce", (b.L44_moe_m,), (b.L44_moe_m_part,), {}
+    yield ("all_reduce", (b.L44_moe_m,), (b.L44_moe_m_part,), {})
     # L45.attention.add_norm_linear
     k.add_norm_linear(state, b.L44_moe_y, b.L45_attention_q_a_kv_a, b.L44_attention_y, b.L44_moe_m,
         w.L45_attention_norm, w.L45_attention_q_a_kv_a, norm_eps=1e-05)
@@ -1158,7 +1158,7 @@ def target(k, w, b, state):
     # L45.attention.o_proj
     k.linear(b.L45_attention_attn_part, b.L45_attention_o, w.L45_attention_o_proj)
     # L45.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L45_attention_attn,), (b.L45_attention_attn_part,), {}
+    yield ("all_reduce", (b.L45_attention_attn,), (b.L45_attention_attn_part,), {})
     # L45.moe.add_norm_router
     k.add_norm_router(state, b.L45_attention_y, b.L45_moe_h, b.L45_moe_ids, b.L45_moe_w, b.L44_moe_y,
         b.L45_attention_attn, w.L45_moe_norm, w.L45_moe_router, w.L45_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -1167,7 +1167,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L45_moe_m_part, b.L45_moe_h, b.L45_moe_ids, b.L45_moe_w, w.L45_moe_experts_gate_up,
         w.L45_moe_experts_down, w.L45_moe_shared_gate_shared_up, w.L45_moe_shared_down, experts_first=0)
     # L45.moe.sum.all_reduce
-    yield "all_reduce", (b.L45_moe_m,), (b.L45_moe_m_part,), {}
+    yield ("all_reduce", (b.L45_moe_m,), (b.L45_moe_m_part,), {})
     # L46.attention.add_norm_linear
     k.add_norm_linear(state, b.L45_moe_y, b.L46_attention_q_a_kv_a, b.L45_attention_y, b.L45_moe_m,
         w.L46_attention_norm, w.L46_attention_q_a_kv_a, norm_eps=1e-05)
@@ -1183,7 +1183,7 @@ def target(k, w, b, state):
     # L46.attention.o_proj
     k.linear(b.L46_attention_attn_part, b.L46_attention_o, w.L46_attention_o_proj)
     # L46.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L46_attention_attn,), (b.L46_attention_attn_part,), {}
+    yield ("all_reduce", (b.L46_attention_attn,), (b.L46_attention_attn_part,), {})
     # L46.moe.add_norm_router
     k.add_norm_router(state, b.L46_attention_y, b.L46_moe_h, b.L46_moe_ids, b.L46_moe_w, b.L45_moe_y,
         b.L46_attention_attn, w.L46_moe_norm, w.L46_moe_router, w.L46_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -1192,7 +1192,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L46_moe_m_part, b.L46_moe_h, b.L46_moe_ids, b.L46_moe_w, w.L46_moe_experts_gate_up,
         w.L46_moe_experts_down, w.L46_moe_shared_gate_shared_up, w.L46_moe_shared_down, experts_first=0)
     # L46.moe.sum.all_reduce
-    yield "all_reduce", (b.L46_moe_m,), (b.L46_moe_m_part,), {}
+    yield ("all_reduce", (b.L46_moe_m,), (b.L46_moe_m_part,), {})
     # L47.attention.add_norm_linear
     k.add_norm_linear(state, b.L46_moe_y, b.L47_attention_q_a_kv_a, b.L46_attention_y, b.L46_moe_m,
         w.L47_attention_norm, w.L47_attention_q_a_kv_a, norm_eps=1e-05)
@@ -1208,7 +1208,7 @@ def target(k, w, b, state):
     # L47.attention.o_proj
     k.linear(b.L47_attention_attn_part, b.L47_attention_o, w.L47_attention_o_proj)
     # L47.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L47_attention_attn,), (b.L47_attention_attn_part,), {}
+    yield ("all_reduce", (b.L47_attention_attn,), (b.L47_attention_attn_part,), {})
     # L47.moe.add_norm_router
     k.add_norm_router(state, b.L47_attention_y, b.L47_moe_h, b.L47_moe_ids, b.L47_moe_w, b.L46_moe_y,
         b.L47_attention_attn, w.L47_moe_norm, w.L47_moe_router, w.L47_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -1217,7 +1217,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L47_moe_m_part, b.L47_moe_h, b.L47_moe_ids, b.L47_moe_w, w.L47_moe_experts_gate_up,
         w.L47_moe_experts_down, w.L47_moe_shared_gate_shared_up, w.L47_moe_shared_down, experts_first=0)
     # L47.moe.sum.all_reduce
-    yield "all_reduce", (b.L47_moe_m,), (b.L47_moe_m_part,), {}
+    yield ("all_reduce", (b.L47_moe_m,), (b.L47_moe_m_part,), {})
     # L48.attention.add_norm_linear
     k.add_norm_linear(state, b.L47_moe_y, b.L48_attention_q_a_kv_a, b.L47_attention_y, b.L47_moe_m,
         w.L48_attention_norm, w.L48_attention_q_a_kv_a, norm_eps=1e-05)
@@ -1235,7 +1235,7 @@ def target(k, w, b, state):
     # L48.attention.o_proj
     k.linear(b.L48_attention_attn_part, b.L48_attention_o, w.L48_attention_o_proj)
     # L48.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L48_attention_attn,), (b.L48_attention_attn_part,), {}
+    yield ("all_reduce", (b.L48_attention_attn,), (b.L48_attention_attn_part,), {})
     # L48.moe.add_norm_router
     k.add_norm_router(state, b.L48_attention_y, b.L48_moe_h, b.L48_moe_ids, b.L48_moe_w, b.L47_moe_y,
         b.L48_attention_attn, w.L48_moe_norm, w.L48_moe_router, w.L48_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -1244,7 +1244,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L48_moe_m_part, b.L48_moe_h, b.L48_moe_ids, b.L48_moe_w, w.L48_moe_experts_gate_up,
         w.L48_moe_experts_down, w.L48_moe_shared_gate_shared_up, w.L48_moe_shared_down, experts_first=0)
     # L48.moe.sum.all_reduce
-    yield "all_reduce", (b.L48_moe_m,), (b.L48_moe_m_part,), {}
+    yield ("all_reduce", (b.L48_moe_m,), (b.L48_moe_m_part,), {})
     # L49.attention.add_norm_linear
     k.add_norm_linear(state, b.L48_moe_y, b.L49_attention_q_a_kv_a, b.L48_attention_y, b.L48_moe_m,
         w.L49_attention_norm, w.L49_attention_q_a_kv_a, norm_eps=1e-05)
@@ -1260,7 +1260,7 @@ def target(k, w, b, state):
     # L49.attention.o_proj
     k.linear(b.L49_attention_attn_part, b.L49_attention_o, w.L49_attention_o_proj)
     # L49.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L49_attention_attn,), (b.L49_attention_attn_part,), {}
+    yield ("all_reduce", (b.L49_attention_attn,), (b.L49_attention_attn_part,), {})
     # L49.moe.add_norm_router
     k.add_norm_router(state, b.L49_attention_y, b.L49_moe_h, b.L49_moe_ids, b.L49_moe_w, b.L48_moe_y,
         b.L49_attention_attn, w.L49_moe_norm, w.L49_moe_router, w.L49_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -1269,7 +1269,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L49_moe_m_part, b.L49_moe_h, b.L49_moe_ids, b.L49_moe_w, w.L49_moe_experts_gate_up,
         w.L49_moe_experts_down, w.L49_moe_shared_gate_shared_up, w.L49_moe_shared_down, experts_first=0)
     # L49.moe.sum.all_reduce
-    yield "all_reduce", (b.L49_moe_m,), (b.L49_moe_m_part,), {}
+    yield ("all_reduce", (b.L49_moe_m,), (b.L49_moe_m_part,), {})
     # L50.attention.add_norm_linear
     k.add_norm_linear(state, b.L49_moe_y, b.L50_attention_q_a_kv_a, b.L49_attention_y, b.L49_moe_m,
         w.L50_attention_norm, w.L50_attention_q_a_kv_a, norm_eps=1e-05)
@@ -1285,7 +1285,7 @@ def target(k, w, b, state):
     # L50.attention.o_proj
     k.linear(b.L50_attention_attn_part, b.L50_attention_o, w.L50_attention_o_proj)
     # L50.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L50_attention_attn,), (b.L50_attention_attn_part,), {}
+    yield ("all_reduce", (b.L50_attention_attn,), (b.L50_attention_attn_part,), {})
     # L50.moe.add_norm_router
     k.add_norm_router(state, b.L50_attention_y, b.L50_moe_h, b.L50_moe_ids, b.L50_moe_w, b.L49_moe_y,
         b.L50_attention_attn, w.L50_moe_norm, w.L50_moe_router, w.L50_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -1294,7 +1294,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L50_moe_m_part, b.L50_moe_h, b.L50_moe_ids, b.L50_moe_w, w.L50_moe_experts_gate_up,
         w.L50_moe_experts_down, w.L50_moe_shared_gate_shared_up, w.L50_moe_shared_down, experts_first=0)
     # L50.moe.sum.all_reduce
-    yield "all_reduce", (b.L50_moe_m,), (b.L50_moe_m_part,), {}
+    yield ("all_reduce", (b.L50_moe_m,), (b.L50_moe_m_part,), {})
     # L51.attention.add_norm_linear
     k.add_norm_linear(state, b.L50_moe_y, b.L51_attention_q_a_kv_a, b.L50_attention_y, b.L50_moe_m,
         w.L51_attention_norm, w.L51_attention_q_a_kv_a, norm_eps=1e-05)
@@ -1310,7 +1310,7 @@ def target(k, w, b, state):
     # L51.attention.o_proj
     k.linear(b.L51_attention_attn_part, b.L51_attention_o, w.L51_attention_o_proj)
     # L51.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L51_attention_attn,), (b.L51_attention_attn_part,), {}
+    yield ("all_reduce", (b.L51_attention_attn,), (b.L51_attention_attn_part,), {})
     # L51.moe.add_norm_router
     k.add_norm_router(state, b.L51_attention_y, b.L51_moe_h, b.L51_moe_ids, b.L51_moe_w, b.L50_moe_y,
         b.L51_attention_attn, w.L51_moe_norm, w.L51_moe_router, w.L51_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -1319,7 +1319,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L51_moe_m_part, b.L51_moe_h, b.L51_moe_ids, b.L51_moe_w, w.L51_moe_experts_gate_up,
         w.L51_moe_experts_down, w.L51_moe_shared_gate_shared_up, w.L51_moe_shared_down, experts_first=0)
     # L51.moe.sum.all_reduce
-    yield "all_reduce", (b.L51_moe_m,), (b.L51_moe_m_part,), {}
+    yield ("all_reduce", (b.L51_moe_m,), (b.L51_moe_m_part,), {})
     # L52.attention.add_norm_linear
     k.add_norm_linear(state, b.L51_moe_y, b.L52_attention_q_a_kv_a, b.L51_attention_y, b.L51_moe_m,
         w.L52_attention_norm, w.L52_attention_q_a_kv_a, norm_eps=1e-05)
@@ -1335,7 +1335,7 @@ def target(k, w, b, state):
     # L52.attention.o_proj
     k.linear(b.L52_attention_attn_part, b.L52_attention_o, w.L52_attention_o_proj)
     # L52.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L52_attention_attn,), (b.L52_attention_attn_part,), {}
+    yield ("all_reduce", (b.L52_attention_attn,), (b.L52_attention_attn_part,), {})
     # L52.moe.add_norm_router
     k.add_norm_router(state, b.L52_attention_y, b.L52_moe_h, b.L52_moe_ids, b.L52_moe_w, b.L51_moe_y,
         b.L52_attention_attn, w.L52_moe_norm, w.L52_moe_router, w.L52_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -1344,7 +1344,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L52_moe_m_part, b.L52_moe_h, b.L52_moe_ids, b.L52_moe_w, w.L52_moe_experts_gate_up,
         w.L52_moe_experts_down, w.L52_moe_shared_gate_shared_up, w.L52_moe_shared_down, experts_first=0)
     # L52.moe.sum.all_reduce
-    yield "all_reduce", (b.L52_moe_m,), (b.L52_moe_m_part,), {}
+    yield ("all_reduce", (b.L52_moe_m,), (b.L52_moe_m_part,), {})
     # L53.attention.add_norm_linear
     k.add_norm_linear(state, b.L52_moe_y, b.L53_attention_q_a_kv_a, b.L52_attention_y, b.L52_moe_m,
         w.L53_attention_norm, w.L53_attention_q_a_kv_a, norm_eps=1e-05)
@@ -1360,7 +1360,7 @@ def target(k, w, b, state):
     # L53.attention.o_proj
     k.linear(b.L53_attention_attn_part, b.L53_attention_o, w.L53_attention_o_proj)
     # L53.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L53_attention_attn,), (b.L53_attention_attn_part,), {}
+    yield ("all_reduce", (b.L53_attention_attn,), (b.L53_attention_attn_part,), {})
     # L53.moe.add_norm_router
     k.add_norm_router(state, b.L53_attention_y, b.L53_moe_h, b.L53_moe_ids, b.L53_moe_w, b.L52_moe_y,
         b.L53_attention_attn, w.L53_moe_norm, w.L53_moe_router, w.L53_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -1369,7 +1369,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L53_moe_m_part, b.L53_moe_h, b.L53_moe_ids, b.L53_moe_w, w.L53_moe_experts_gate_up,
         w.L53_moe_experts_down, w.L53_moe_shared_gate_shared_up, w.L53_moe_shared_down, experts_first=0)
     # L53.moe.sum.all_reduce
-    yield "all_reduce", (b.L53_moe_m,), (b.L53_moe_m_part,), {}
+    yield ("all_reduce", (b.L53_moe_m,), (b.L53_moe_m_part,), {})
     # L54.attention.add_norm_linear
     k.add_norm_linear(state, b.L53_moe_y, b.L54_attention_q_a_kv_a, b.L53_attention_y, b.L53_moe_m,
         w.L54_attention_norm, w.L54_attention_q_a_kv_a, norm_eps=1e-05)
@@ -1385,7 +1385,7 @@ def target(k, w, b, state):
     # L54.attention.o_proj
     k.linear(b.L54_attention_attn_part, b.L54_attention_o, w.L54_attention_o_proj)
     # L54.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L54_attention_attn,), (b.L54_attention_attn_part,), {}
+    yield ("all_reduce", (b.L54_attention_attn,), (b.L54_attention_attn_part,), {})
     # L54.moe.add_norm_router
     k.add_norm_router(state, b.L54_attention_y, b.L54_moe_h, b.L54_moe_ids, b.L54_moe_w, b.L53_moe_y,
         b.L54_attention_attn, w.L54_moe_norm, w.L54_moe_router, w.L54_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -1394,7 +1394,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L54_moe_m_part, b.L54_moe_h, b.L54_moe_ids, b.L54_moe_w, w.L54_moe_experts_gate_up,
         w.L54_moe_experts_down, w.L54_moe_shared_gate_shared_up, w.L54_moe_shared_down, experts_first=0)
     # L54.moe.sum.all_reduce
-    yield "all_reduce", (b.L54_moe_m,), (b.L54_moe_m_part,), {}
+    yield ("all_reduce", (b.L54_moe_m,), (b.L54_moe_m_part,), {})
     # L55.attention.add_norm_linear
     k.add_norm_linear(state, b.L54_moe_y, b.L55_attention_q_a_kv_a, b.L54_attention_y, b.L54_moe_m,
         w.L55_attention_norm, w.L55_attention_q_a_kv_a, norm_eps=1e-05)
@@ -1410,7 +1410,7 @@ def target(k, w, b, state):
     # L55.attention.o_proj
     k.linear(b.L55_attention_attn_part, b.L55_attention_o, w.L55_attention_o_proj)
     # L55.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L55_attention_attn,), (b.L55_attention_attn_part,), {}
+    yield ("all_reduce", (b.L55_attention_attn,), (b.L55_attention_attn_part,), {})
     # L55.moe.add_norm_router
     k.add_norm_router(state, b.L55_attention_y, b.L55_moe_h, b.L55_moe_ids, b.L55_moe_w, b.L54_moe_y,
         b.L55_attention_attn, w.L55_moe_norm, w.L55_moe_router, w.L55_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -1419,7 +1419,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L55_moe_m_part, b.L55_moe_h, b.L55_moe_ids, b.L55_moe_w, w.L55_moe_experts_gate_up,
         w.L55_moe_experts_down, w.L55_moe_shared_gate_shared_up, w.L55_moe_shared_down, experts_first=0)
     # L55.moe.sum.all_reduce
-    yield "all_reduce", (b.L55_moe_m,), (b.L55_moe_m_part,), {}
+    yield ("all_reduce", (b.L55_moe_m,), (b.L55_moe_m_part,), {})
     # L56.attention.add_norm_linear
     k.add_norm_linear(state, b.L55_moe_y, b.L56_attention_q_a_kv_a, b.L55_attention_y, b.L55_moe_m,
         w.L56_attention_norm, w.L56_attention_q_a_kv_a, norm_eps=1e-05)
@@ -1435,7 +1435,7 @@ def target(k, w, b, state):
     # L56.attention.o_proj
     k.linear(b.L56_attention_attn_part, b.L56_attention_o, w.L56_attention_o_proj)
     # L56.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L56_attention_attn,), (b.L56_attention_attn_part,), {}
+    yield ("all_reduce", (b.L56_attention_attn,), (b.L56_attention_attn_part,), {})
     # L56.moe.add_norm_router
     k.add_norm_router(state, b.L56_attention_y, b.L56_moe_h, b.L56_moe_ids, b.L56_moe_w, b.L55_moe_y,
         b.L56_attention_attn, w.L56_moe_norm, w.L56_moe_router, w.L56_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -1444,7 +1444,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L56_moe_m_part, b.L56_moe_h, b.L56_moe_ids, b.L56_moe_w, w.L56_moe_experts_gate_up,
         w.L56_moe_experts_down, w.L56_moe_shared_gate_shared_up, w.L56_moe_shared_down, experts_first=0)
     # L56.moe.sum.all_reduce
-    yield "all_reduce", (b.L56_moe_m,), (b.L56_moe_m_part,), {}
+    yield ("all_reduce", (b.L56_moe_m,), (b.L56_moe_m_part,), {})
     # L57.attention.add_norm_linear
     k.add_norm_linear(state, b.L56_moe_y, b.L57_attention_q_a_kv_a, b.L56_attention_y, b.L56_moe_m,
         w.L57_attention_norm, w.L57_attention_q_a_kv_a, norm_eps=1e-05)
@@ -1460,7 +1460,7 @@ def target(k, w, b, state):
     # L57.attention.o_proj
     k.linear(b.L57_attention_attn_part, b.L57_attention_o, w.L57_attention_o_proj)
     # L57.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L57_attention_attn,), (b.L57_attention_attn_part,), {}
+    yield ("all_reduce", (b.L57_attention_attn,), (b.L57_attention_attn_part,), {})
     # L57.moe.add_norm_router
     k.add_norm_router(state, b.L57_attention_y, b.L57_moe_h, b.L57_moe_ids, b.L57_moe_w, b.L56_moe_y,
         b.L57_attention_attn, w.L57_moe_norm, w.L57_moe_router, w.L57_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -1469,7 +1469,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L57_moe_m_part, b.L57_moe_h, b.L57_moe_ids, b.L57_moe_w, w.L57_moe_experts_gate_up,
         w.L57_moe_experts_down, w.L57_moe_shared_gate_shared_up, w.L57_moe_shared_down, experts_first=0)
     # L57.moe.sum.all_reduce
-    yield "all_reduce", (b.L57_moe_m,), (b.L57_moe_m_part,), {}
+    yield ("all_reduce", (b.L57_moe_m,), (b.L57_moe_m_part,), {})
     # L58.attention.add_norm_linear
     k.add_norm_linear(state, b.L57_moe_y, b.L58_attention_q_a_kv_a, b.L57_attention_y, b.L57_moe_m,
         w.L58_attention_norm, w.L58_attention_q_a_kv_a, norm_eps=1e-05)
@@ -1485,7 +1485,7 @@ def target(k, w, b, state):
     # L58.attention.o_proj
     k.linear(b.L58_attention_attn_part, b.L58_attention_o, w.L58_attention_o_proj)
     # L58.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L58_attention_attn,), (b.L58_attention_attn_part,), {}
+    yield ("all_reduce", (b.L58_attention_attn,), (b.L58_attention_attn_part,), {})
     # L58.moe.add_norm_router
     k.add_norm_router(state, b.L58_attention_y, b.L58_moe_h, b.L58_moe_ids, b.L58_moe_w, b.L57_moe_y,
         b.L58_attention_attn, w.L58_moe_norm, w.L58_moe_router, w.L58_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -1494,7 +1494,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L58_moe_m_part, b.L58_moe_h, b.L58_moe_ids, b.L58_moe_w, w.L58_moe_experts_gate_up,
         w.L58_moe_experts_down, w.L58_moe_shared_gate_shared_up, w.L58_moe_shared_down, experts_first=0)
     # L58.moe.sum.all_reduce
-    yield "all_reduce", (b.L58_moe_m,), (b.L58_moe_m_part,), {}
+    yield ("all_reduce", (b.L58_moe_m,), (b.L58_moe_m_part,), {})
     # L59.attention.add_norm_linear
     k.add_norm_linear(state, b.L58_moe_y, b.L59_attention_q_a_kv_a, b.L58_attention_y, b.L58_moe_m,
         w.L59_attention_norm, w.L59_attention_q_a_kv_a, norm_eps=1e-05)
@@ -1512,7 +1512,7 @@ def target(k, w, b, state):
     # L59.attention.o_proj
     k.linear(b.L59_attention_attn_part, b.L59_attention_o, w.L59_attention_o_proj)
     # L59.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L59_attention_attn,), (b.L59_attention_attn_part,), {}
+    yield ("all_reduce", (b.L59_attention_attn,), (b.L59_attention_attn_part,), {})
     # L59.moe.add_norm_router
     k.add_norm_router(state, b.L59_attention_y, b.L59_moe_h, b.L59_moe_ids, b.L59_moe_w, b.L58_moe_y,
         b.L59_attention_attn, w.L59_moe_norm, w.L59_moe_router, w.L59_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -1521,7 +1521,7 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L59_moe_m_part, b.L59_moe_h, b.L59_moe_ids, b.L59_moe_w, w.L59_moe_experts_gate_up,
         w.L59_moe_experts_down, w.L59_moe_shared_gate_shared_up, w.L59_moe_shared_down, experts_first=0)
     # L59.moe.sum.all_reduce
-    yield "all_reduce", (b.L59_moe_m,), (b.L59_moe_m_part,), {}
+    yield ("all_reduce", (b.L59_moe_m,), (b.L59_moe_m_part,), {})
     # L60.attention.add_norm_linear
     k.add_norm_linear(state, b.L59_moe_y, b.L60_attention_q_a_kv_a, b.L59_attention_y, b.L59_moe_m,
         w.L60_attention_norm, w.L60_attention_q_a_kv_a, norm_eps=1e-05)
@@ -1537,7 +1537,7 @@ def target(k, w, b, state):
     # L60.attention.o_proj
     k.linear(b.L60_attention_attn_part, b.L60_attention_o, w.L60_attention_o_proj)
     # L60.attention.o_proj.all_reduce
-    yield "all_reduce", (b.L60_attention_attn,), (b.L60_attention_attn_part,), {}
+    yield ("all_reduce", (b.L60_attention_attn,), (b.L60_attention_attn_part,), {})
     # L60.moe.add_norm_router
     k.add_norm_router(state, b.L60_attention_y, b.L60_moe_h, b.L60_moe_ids, b.L60_moe_w, b.L59_moe_y,
         b.L60_attention_attn, w.L60_moe_norm, w.L60_moe_router, w.L60_moe_router_bias, norm_eps=1e-05, router_top_k=8,
@@ -1546,13 +1546,13 @@ def target(k, w, b, state):
     k.experts_shared(state, b.L60_moe_m_part, b.L60_moe_h, b.L60_moe_ids, b.L60_moe_w, w.L60_moe_experts_gate_up,
         w.L60_moe_experts_down, w.L60_moe_shared_gate_shared_up, w.L60_moe_shared_down, experts_first=0)
     # L60.moe.sum.all_reduce
-    yield "all_reduce", (b.L60_moe_m,), (b.L60_moe_m_part,), {}
+    yield ("all_reduce", (b.L60_moe_m,), (b.L60_moe_m_part,), {})
     # L60.moe.residual
     k.add(b.L60_moe_y, b.L60_attention_y, b.L60_moe_m)
     # head.take_norm_linear
     k.take_norm_linear(state, b.logits_part, b.L60_moe_y, w.head_norm, w.head_lm_head, norm_eps=1e-05)
     # head.lm_head.all_gather
-    yield "all_gather", (b.logits,), (b.logits_part,), {"axis": 1}
+    yield ("all_gather", (b.logits,), (b.logits_part,), {"axis": 1})
 
 
 def draft_context(k, w, b, state):
@@ -1560,7 +1560,7 @@ def draft_context(k, w, b, state):
     # draft.fuse.fc
     k.linear(b.draft_fuse_f_part, b.features, w.draft_fuse_fc)
     # draft.fuse.fc.all_gather
-    yield "all_gather", (b.draft_fuse_f,), (b.draft_fuse_f_part,), {"axis": 1}
+    yield ("all_gather", (b.draft_fuse_f,), (b.draft_fuse_f_part,), {"axis": 1})
     # draft.fuse.norm
     k.rms_norm(b.draft_fuse_ctx, b.draft_fuse_f, w.draft_fuse_norm, eps=1e-05)
     # D00.context_w2048.k_proj_v_proj
@@ -1600,7 +1600,7 @@ def draft_block(k, w, b, state):
     # draft.embed.tokens
     k.embedding(b.draft_embed_x_part, b.tokens, w.embed_tokens, first=state.first("rank", 20480))
     # draft.embed.tokens.all_reduce
-    yield "all_reduce", (b.draft_embed_x,), (b.draft_embed_x_part,), {}
+    yield ("all_reduce", (b.draft_embed_x,), (b.draft_embed_x_part,), {})
     # D00.attention_w2048.norm_linear
     k.norm_linear(state, b.D00_attention_w2048_q_proj_k_proj_v_proj, b.draft_embed_x, w.D00_attention_w2048_norm,
         w.D00_attention_w2048_q_proj_k_proj_v_proj, norm_eps=1e-05)
@@ -1616,14 +1616,14 @@ def draft_block(k, w, b, state):
     # D00.attention_w2048.o_proj
     k.linear(b.D00_attention_w2048_attn_part, b.D00_attention_w2048_o, w.D00_attention_w2048_o_proj)
     # D00.attention_w2048.o_proj.all_reduce
-    yield "all_reduce", (b.D00_attention_w2048_attn,), (b.D00_attention_w2048_attn_part,), {}
+    yield ("all_reduce", (b.D00_attention_w2048_attn,), (b.D00_attention_w2048_attn_part,), {})
     # D00.mlp.add_norm_linear
     k.add_norm_linear(state, b.D00_attention_w2048_y, b.D00_mlp_gate_up, b.draft_embed_x, b.D00_attention_w2048_attn,
         w.D00_mlp_norm, w.D00_mlp_gate_up, norm_eps=1e-05)
     # D00.mlp.swiglu_linear
     k.swiglu_linear(state, b.D00_mlp_m_part, b.D00_mlp_g, b.D00_mlp_u, w.D00_mlp_down)
     # D00.mlp.down.all_reduce
-    yield "all_reduce", (b.D00_mlp_m,), (b.D00_mlp_m_part,), {}
+    yield ("all_reduce", (b.D00_mlp_m,), (b.D00_mlp_m_part,), {})
     # D01.attention_w2048.add_norm_linear
     k.add_norm_linear(state, b.D00_mlp_y, b.D01_attention_w2048_q_proj_k_proj_v_proj, b.D00_attention_w2048_y,
         b.D00_mlp_m, w.D01_attention_w2048_norm, w.D01_attention_w2048_q_proj_k_proj_v_proj, norm_eps=1e-05)
@@ -1639,14 +1639,14 @@ def draft_block(k, w, b, state):
     # D01.attention_w2048.o_proj
     k.linear(b.D01_attention_w2048_attn_part, b.D01_attention_w2048_o, w.D01_attention_w2048_o_proj)
     # D01.attention_w2048.o_proj.all_reduce
-    yield "all_reduce", (b.D01_attention_w2048_attn,), (b.D01_attention_w2048_attn_part,), {}
+    yield ("all_reduce", (b.D01_attention_w2048_attn,), (b.D01_attention_w2048_attn_part,), {})
     # D01.mlp.add_norm_linear
     k.add_norm_linear(state, b.D01_attention_w2048_y, b.D01_mlp_gate_up, b.D00_mlp_y, b.D01_attention_w2048_attn,
         w.D01_mlp_norm, w.D01_mlp_gate_up, norm_eps=1e-05)
     # D01.mlp.swiglu_linear
     k.swiglu_linear(state, b.D01_mlp_m_part, b.D01_mlp_g, b.D01_mlp_u, w.D01_mlp_down)
     # D01.mlp.down.all_reduce
-    yield "all_reduce", (b.D01_mlp_m,), (b.D01_mlp_m_part,), {}
+    yield ("all_reduce", (b.D01_mlp_m,), (b.D01_mlp_m_part,), {})
     # D02.attention_w2048.add_norm_linear
     k.add_norm_linear(state, b.D01_mlp_y, b.D02_attention_w2048_q_proj_k_proj_v_proj, b.D01_attention_w2048_y,
         b.D01_mlp_m, w.D02_attention_w2048_norm, w.D02_attention_w2048_q_proj_k_proj_v_proj, norm_eps=1e-05)
@@ -1662,14 +1662,14 @@ def draft_block(k, w, b, state):
     # D02.attention_w2048.o_proj
     k.linear(b.D02_attention_w2048_attn_part, b.D02_attention_w2048_o, w.D02_attention_w2048_o_proj)
     # D02.attention_w2048.o_proj.all_reduce
-    yield "all_reduce", (b.D02_attention_w2048_attn,), (b.D02_attention_w2048_attn_part,), {}
+    yield ("all_reduce", (b.D02_attention_w2048_attn,), (b.D02_attention_w2048_attn_part,), {})
     # D02.mlp.add_norm_linear
     k.add_norm_linear(state, b.D02_attention_w2048_y, b.D02_mlp_gate_up, b.D01_mlp_y, b.D02_attention_w2048_attn,
         w.D02_mlp_norm, w.D02_mlp_gate_up, norm_eps=1e-05)
     # D02.mlp.swiglu_linear
     k.swiglu_linear(state, b.D02_mlp_m_part, b.D02_mlp_g, b.D02_mlp_u, w.D02_mlp_down)
     # D02.mlp.down.all_reduce
-    yield "all_reduce", (b.D02_mlp_m,), (b.D02_mlp_m_part,), {}
+    yield ("all_reduce", (b.D02_mlp_m,), (b.D02_mlp_m_part,), {})
     # D03.attention_w2048.add_norm_linear
     k.add_norm_linear(state, b.D02_mlp_y, b.D03_attention_w2048_q_proj_k_proj_v_proj, b.D02_attention_w2048_y,
         b.D02_mlp_m, w.D03_attention_w2048_norm, w.D03_attention_w2048_q_proj_k_proj_v_proj, norm_eps=1e-05)
@@ -1685,14 +1685,14 @@ def draft_block(k, w, b, state):
     # D03.attention_w2048.o_proj
     k.linear(b.D03_attention_w2048_attn_part, b.D03_attention_w2048_o, w.D03_attention_w2048_o_proj)
     # D03.attention_w2048.o_proj.all_reduce
-    yield "all_reduce", (b.D03_attention_w2048_attn,), (b.D03_attention_w2048_attn_part,), {}
+    yield ("all_reduce", (b.D03_attention_w2048_attn,), (b.D03_attention_w2048_attn_part,), {})
     # D03.mlp.add_norm_linear
     k.add_norm_linear(state, b.D03_attention_w2048_y, b.D03_mlp_gate_up, b.D02_mlp_y, b.D03_attention_w2048_attn,
         w.D03_mlp_norm, w.D03_mlp_gate_up, norm_eps=1e-05)
     # D03.mlp.swiglu_linear
     k.swiglu_linear(state, b.D03_mlp_m_part, b.D03_mlp_g, b.D03_mlp_u, w.D03_mlp_down)
     # D03.mlp.down.all_reduce
-    yield "all_reduce", (b.D03_mlp_m,), (b.D03_mlp_m_part,), {}
+    yield ("all_reduce", (b.D03_mlp_m,), (b.D03_mlp_m_part,), {})
     # D04.attention_w2048.add_norm_linear
     k.add_norm_linear(state, b.D03_mlp_y, b.D04_attention_w2048_q_proj_k_proj_v_proj, b.D03_attention_w2048_y,
         b.D03_mlp_m, w.D04_attention_w2048_norm, w.D04_attention_w2048_q_proj_k_proj_v_proj, norm_eps=1e-05)
@@ -1708,14 +1708,14 @@ def draft_block(k, w, b, state):
     # D04.attention_w2048.o_proj
     k.linear(b.D04_attention_w2048_attn_part, b.D04_attention_w2048_o, w.D04_attention_w2048_o_proj)
     # D04.attention_w2048.o_proj.all_reduce
-    yield "all_reduce", (b.D04_attention_w2048_attn,), (b.D04_attention_w2048_attn_part,), {}
+    yield ("all_reduce", (b.D04_attention_w2048_attn,), (b.D04_attention_w2048_attn_part,), {})
     # D04.mlp.add_norm_linear
     k.add_norm_linear(state, b.D04_attention_w2048_y, b.D04_mlp_gate_up, b.D03_mlp_y, b.D04_attention_w2048_attn,
         w.D04_mlp_norm, w.D04_mlp_gate_up, norm_eps=1e-05)
     # D04.mlp.swiglu_linear
     k.swiglu_linear(state, b.D04_mlp_m_part, b.D04_mlp_g, b.D04_mlp_u, w.D04_mlp_down)
     # D04.mlp.down.all_reduce
-    yield "all_reduce", (b.D04_mlp_m,), (b.D04_mlp_m_part,), {}
+    yield ("all_reduce", (b.D04_mlp_m,), (b.D04_mlp_m_part,), {})
     # D05.attention_full.add_norm_linear
     k.add_norm_linear(state, b.D04_mlp_y, b.D05_attention_full_q_proj_k_proj_v_proj, b.D04_attention_w2048_y,
         b.D04_mlp_m, w.D05_attention_full_norm, w.D05_attention_full_q_proj_k_proj_v_proj, norm_eps=1e-05)
@@ -1731,17 +1731,17 @@ def draft_block(k, w, b, state):
     # D05.attention_full.o_proj
     k.linear(b.D05_attention_full_attn_part, b.D05_attention_full_o, w.D05_attention_full_o_proj)
     # D05.attention_full.o_proj.all_reduce
-    yield "all_reduce", (b.D05_attention_full_attn,), (b.D05_attention_full_attn_part,), {}
+    yield ("all_reduce", (b.D05_attention_full_attn,), (b.D05_attention_full_attn_part,), {})
     # D05.mlp.add_norm_linear
     k.add_norm_linear(state, b.D05_attention_full_y, b.D05_mlp_gate_up, b.D04_mlp_y, b.D05_attention_full_attn,
         w.D05_mlp_norm, w.D05_mlp_gate_up, norm_eps=1e-05)
     # D05.mlp.swiglu_linear
     k.swiglu_linear(state, b.D05_mlp_m_part, b.D05_mlp_g, b.D05_mlp_u, w.D05_mlp_down)
     # D05.mlp.down.all_reduce
-    yield "all_reduce", (b.D05_mlp_m,), (b.D05_mlp_m_part,), {}
+    yield ("all_reduce", (b.D05_mlp_m,), (b.D05_mlp_m_part,), {})
     # D05.mlp.residual
     k.add(b.D05_mlp_y, b.D05_attention_full_y, b.D05_mlp_m)
     # draft.head.take_norm_linear
     k.take_norm_linear(state, b.logits_part, b.D05_mlp_y, w.draft_head_norm, w.head_lm_head, norm_eps=1e-05)
     # draft.head.lm_head.all_gather
-    yield "all_gather", (b.logits,), (b.logits_part,), {"axis": 1}
+    yield ("all_gather", (b.logits,), (b.logits_part,), {"axis": 1})

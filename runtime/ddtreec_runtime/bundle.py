@@ -31,8 +31,8 @@ class Bundle:
 def open_bundle(path: str | Path) -> Bundle:
     """Read and check the bundle at `path`.
 
-    Raises BundleError: B020 no bundle there, B021 unreadable manifest, B022 made by a newer or older format, B023 a file
-    is missing, B024 a file was changed, B025 unreadable plan, B026 the step programs do not match the plan.
+    Raises BundleError: B020 no bundle there, B021 unreadable manifest, B022 another format, B023 a file is missing,
+    B024 a file was changed, B025 unreadable plan, B026 the step programs do not match the plan.
     """
     from ddtreec_runtime.program import load_steps  # here, so that looking at a bundle needs no torch
 

@@ -45,7 +45,7 @@ def dtype(name: str, known: Mapping[str, torch.dtype]) -> str:
 
 
 def tokens(ids: Sequence[int], plan: Plan, what: str, room: int, least: int = 1) -> list[int]:
-    """`ids` as a list of ints that fit with `room` more tokens. R001 too few, R002 too many, R003 outside the vocabulary."""
+    """`ids` as ints, fit to be followed by `room` more. R001 too few, R002 too many, R003 outside the vocabulary."""
     listed = [_whole(token, what) for token in (ids.tolist() if hasattr(ids, "tolist") else ids)]
     context, vocab = plan.limits.context, plan.model.vocab
     if len(listed) < least:
@@ -147,7 +147,9 @@ def budget(asked: int | None, plan: Plan, mode: Mode | None) -> int:
     if asked is None:
         return most if mode else 0
     if isinstance(asked, bool) or not isinstance(asked, int) or asked < 0:
-        raise SpecError(Problem("R004", f"budget is {asked!r}; it counts tree nodes besides the root", help="use 0 or more"))
+        raise SpecError(
+            Problem("R004", f"budget is {asked!r}; it counts tree nodes besides the root", help="use 0 or more")
+        )
     if asked > most:
         raise SpecError(
             Problem(

@@ -35,7 +35,7 @@ class DraftSource(Protocol):
 class Drafter:
     """Context and block programs over one sequence.
 
-    The context holds the features of committed tokens only. `length` counts them; it is also the position of the anchor.
+    The context holds the features of committed tokens only. `length` counts them: it is the position of the anchor.
     """
 
     def __init__(self, context: BoundProgram, block_program: BoundProgram, block: int, mask_token: int):
@@ -79,8 +79,8 @@ class Drafter:
 def propose(logits: Tensor, mode: Mode, budget: int, policy: TreePolicy) -> Tree:
     """The tree of at most `budget` nodes for draft logits [L, V]; an empty tree where L or the budget is 0.
 
-    'tree' is best-first with the plan's cost-aware stop; 'chain' is the best token of each row. A drafter that gives NaN
-    gives no guesses: it costs speed, never a wrong token.
+    'tree' is best-first with the plan's cost-aware stop; 'chain' is the best token of each row. NaN gives no
+    guesses: a broken drafter costs speed, never a wrong token.
     """
     if logits.shape[0] == 0 or budget == 0:
         return chain_tree(())

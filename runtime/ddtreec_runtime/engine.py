@@ -14,6 +14,7 @@ from ddtreec.artifacts.plan import Plan
 from ddtreec.core.errors import BundleError, Problem, SpecError
 from ddtreec_runtime import checks
 from ddtreec_runtime.backends.cpu.interpreter import run_calls
+from ddtreec_runtime.backends.cpu.prepare import prepare
 from ddtreec_runtime.build import Parts, build
 from ddtreec_runtime.bundle import Bundle, open_bundle
 from ddtreec_runtime.generation import Generation, Job, run_job
@@ -62,7 +63,7 @@ class Engine:
         all, weight id).
 
         Raises BundleError (B02x: not a bundle, changed, another version; B027: its device is not here),
-        CheckpointError (K0xx: tensors missing, damaged, of another shape) and SpecError (R009: unknown dtype or device).
+        CheckpointError (K0xx: tensors missing, damaged, of another shape), SpecError (R009: unknown dtype or device).
         """
         checks.device(device)
         bundle = open_bundle(bundle_dir)
@@ -78,7 +79,9 @@ class Engine:
         for store, checkpoint in checkpoints.items():
             audit(checkpoint, needed, store)
         weights = load_all(checkpoints, needed, plan.mesh, compute, progress)
+        programs = plan.programs if drafter_dir is not None else [p for p in plan.programs if p.name == "target"]
         with torch.inference_mode():
+            prepare(programs, weights)
             parts = build(bundle, weights, compute, drafting=drafter_dir is not None)
         return cls(bundle, parts, weights, Tokenizer.from_dir(weights_dir))
 
@@ -111,8 +114,8 @@ class Engine:
         """Residual stream after each asked layer: [len(layers), T, H] in the engine's dtype.
 
         layers: 0-based layer numbers, 'embed' (before the first layer) or 'final' (after the last norm). Runs the
-        plan's calls with all values kept, so it is slower than `logits`. Raises SpecError as `logits` does, and R010 for
-        a layer that is not there.
+        plan's calls with all values kept, so it is slower than `logits`. Raises SpecError as `logits` does, R010 for a
+        layer that is not there.
         """
         ids = checks.tokens(token_ids, self.plan, "token_ids", room=0)
         parts = self._fresh()
@@ -194,7 +197,8 @@ class Engine:
         draws that depend on seed and absolute position alone. stop: strings that end the text, needs a tokenizer.
         speculation: 'tree', 'chain' or 'off', by default what the bundle says, 'off' without a drafter. budget: tree
         nodes besides the root, by default and at most the plan's. on_tokens: called with every run of committed ids and
-        the text it makes final. ignore_eos: go on behind the model's stop tokens. on_round: called with the record of every round.
+        the text it makes final. ignore_eos: go on behind the model's stop tokens. on_round: called with every round's
+        record.
 
         Raises SpecError: R001 empty prompt, R002 longer than the context, R003 id outside the vocabulary, R004 budget,
         R005 speculation without a drafter, R006 max_new_tokens, R007 stop strings without a tokenizer, R011..R014
@@ -225,7 +229,9 @@ class Engine:
     def __enter__(self) -> Engine:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def _live(self) -> Parts:

@@ -25,12 +25,13 @@ Accept = Callable[[list[int]], tuple[int, bool]]
 class Generation:
     """What one `generate` made.
 
-    prompt_ids, output_ids: token ids; the output ends with the stop token where one ended it. text: the output's text
-    without special tokens and cut before a stop string, None without a tokenizer. finish_reason: 'stop' (a stop token or
-    string) or 'length' (max_new_tokens reached or the context is full). rounds: verify steps after the prefill.
-    accepted_per_round: tokens each of them committed, bonus included, before any cut; tau: their mean, 0 without rounds.
-    prefill_s: seconds to the first token; decode_s: seconds from there; tokens_per_s: tokens after the first per second
-    of decode, 0 without any. profile: seconds by phase (prefill, draft, tree, verify, walk, commit, context, text).
+    prompt_ids, output_ids: token ids; the output ends with the stop token where one ended it.
+    text: the output's text without special tokens and cut before a stop string, None without a tokenizer.
+    finish_reason: 'stop' (a stop token or string) or 'length' (max_new_tokens reached, or the context is full).
+    rounds: verify steps after the prefill. accepted_per_round: tokens each of them committed, bonus included, before
+    any cut; tau: their mean, 0 without rounds. prefill_s: seconds to the first token; decode_s: seconds from there;
+    tokens_per_s: tokens after the first per second of decode, 0 without any. profile: seconds by phase (prefill,
+    draft, tree, verify, walk, commit, context, text).
     """
 
     prompt_ids: list[int]
@@ -99,7 +100,7 @@ class RoundReport:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """How to generate. `limit`: most output tokens; `mode` None is plain decoding; `budget`: tree nodes, root excluded."""
+    """How to generate. `limit`: most output tokens; `mode` None: plain decoding; `budget`: nodes besides the root."""
 
     prompt: Sequence[int]
     limit: int
@@ -170,16 +171,15 @@ def run_job(
 def _prefill(job: Job, target: TargetSource, drafter: DraftSource | None) -> int:
     """Commit the prompt, feed its features to the drafter, pick the first token."""
     logits = torch.empty(0)
-    for places, logits in target.prefill(job.prompt):
+    for places, last in target.prefill(job.prompt):
+        logits = last
         if drafter is not None:
             drafter.extend(range(len(places)))
     return pick(logits, [len(job.prompt)], job.params, job.request)[0]
 
 
-def _guess(
-    job: Job, target: TargetSource, drafter: DraftSource | None, root: int, wanted: int, clock: Clock
-) -> Tree:
-    """The tree of this round. `wanted`: tokens still missing besides the one any round gives; deeper guesses are useless.
+def _guess(job: Job, target: TargetSource, drafter: DraftSource | None, root: int, wanted: int, clock: Clock) -> Tree:
+    """The tree of this round. `wanted`: tokens missing besides the one any round gives; deeper guesses are useless.
 
     The tree also shrinks to the rows that the cache still has.
     """

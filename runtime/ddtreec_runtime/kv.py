@@ -15,7 +15,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where the tokens of a sequence lie: `committed` + `rows` slots, as a run from `first` or, scattered, as `slots`."""
+    """Where a sequence lies: `committed` + `rows` slots, as a run from `first` or, scattered, as `slots`."""
 
     committed: int
     rows: int
@@ -66,7 +66,9 @@ class PageTable:
         missing = -(-total // page) - len(self.pages)
         if missing > 0:
             self.pages += self.pool.take(missing, self.pages[-1] if self.pages else None)
-            self._consecutive = self.pages[-1] - self.pages[0] == len(self.pages) - 1 and self.pages == sorted(self.pages)
+            self._consecutive = self.pages[-1] - self.pages[0] == len(self.pages) - 1 and self.pages == sorted(
+                self.pages
+            )
         if self._consecutive:
             return Placement(self.committed, rows, self.pages[0] * page if self.pages else 0)
         return Placement(self.committed, rows, slots=self.slots(0, total))
@@ -98,7 +100,7 @@ class PageTable:
 
 
 class LatentCache:
-    """Latents and shared rotated keys of all layers on one rank: [layers, slots, width], slot = page * page size + offset."""
+    """Latents and shared turned keys of a rank: [layers, slots, width], slot = page number * page size + offset."""
 
     def __init__(self, layers: int, pages: int, page: int, width: int, dtype: torch.dtype):
         self.store = torch.zeros(layers, pages * page, width, dtype=dtype)
@@ -156,7 +158,7 @@ class ContextCache:
         return store[0, :, start:stop], store[1, :, start:stop]
 
     def crop(self, length: int) -> None:
-        """Forget the tokens from position `length` on. Raises ValueError where a window has already dropped older ones."""
+        """Forget the tokens from `length` on. Raises ValueError where a window has already dropped older ones."""
         if length and any(base > max(0, length - window) for base, window in zip(self.base, self.windows, strict=True)):
             raise ValueError(f"the context before position {length} has left the window")
         if not length:

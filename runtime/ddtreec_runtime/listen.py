@@ -9,9 +9,7 @@ from ddtreec_runtime.rounds import Round
 from ddtreec_runtime.sampling import NonFiniteLogits, SamplingParams, pick
 
 
-def recorded(
-    listener: Callable[[Round], None] | None, params: SamplingParams
-) -> Callable[[RoundReport], None] | None:
+def recorded(listener: Callable[[Round], None] | None, params: SamplingParams) -> Callable[[RoundReport], None] | None:
     """A listener of reports that hands `Round` records on; None for nobody.
 
     The target's pick is recorded at every node, also off the path; a node whose logits are not numbers has none.

@@ -21,7 +21,7 @@ PLANNED_ITEMSIZE = {"float32": 4, "bfloat16": 2, "float64": 8}
 
 
 def load_steps(source: bytes, path: str) -> ModuleType:
-    """The module of a bundle's step.py, from text that was already checked. Nothing is written or put in sys.modules."""
+    """The module of a bundle's step.py, from text that was already checked. Nothing is written or registered."""
     module = ModuleType("ddtreec_step")
     module.__file__ = path
     exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)

@@ -1,4 +1,4 @@
-"""The DFlash drafter against the public implementation: its config through init and compile, context and block programs."""
+"""The DFlash drafter against the public implementation: config through init and compile, both its programs."""
 
 from __future__ import annotations
 
@@ -123,7 +123,9 @@ def _heads(state: StepState, layer: int, length: int) -> torch.Tensor:
     return state.context.layers[layer][:, :, :length]
 
 
-def _with_target(weights: dict[str, torch.Tensor], plan: Plan, noise: torch.Tensor, rank: int) -> dict[str, torch.Tensor]:
+def _with_target(
+    weights: dict[str, torch.Tensor], plan: Plan, noise: torch.Tensor, rank: int
+) -> dict[str, torch.Tensor]:
     """Adds the target's embedding and a zero head, in the slice of this rank."""
     full = dict(weights)
     for weight in plan.weights:

@@ -73,7 +73,7 @@ def test_tree_logits_walk_and_what_follows(name: str, dtype: str, topology: str)
         logits = loaded.tree_logits(prefix, nodes, parents)
         torch.testing.assert_close(logits.float(), gold[f"t{j}.logits"], atol=CLOSE, rtol=0)
         picks, path = logits.argmax(-1).tolist(), [0]
-        while (step := [n for n in range(len(nodes)) if parents[n] == path[-1] and nodes[n] == picks[path[-1]]]):
+        while step := [n for n in range(len(nodes)) if parents[n] == path[-1] and nodes[n] == picks[path[-1]]]:
             path += step
         assert path == accepted
         assert picks[path[-1]] == gold[f"t{j}.bonus"].item()

@@ -12,9 +12,18 @@ from ddtreec_runtime import Engine
 from tests.runtime.engines import engine
 
 PAIR = Path(__file__).resolve().parents[3] / "shared" / "goldens" / "tiny-pair"
-FOUND = next((p / "shared/goldens/tiny-pair" for p in Path(__file__).resolve().parents if (p / "shared/goldens/tiny-pair").is_dir()), PAIR)
+FOUND = next(
+    (
+        p / "shared/goldens/tiny-pair"
+        for p in Path(__file__).resolve().parents
+        if (p / "shared/goldens/tiny-pair").is_dir()
+    ),
+    PAIR,
+)
 
-pytestmark = pytest.mark.skipif(not (FOUND / "goldens.npz").exists(), reason="the trained pair is not beside the repository")
+pytestmark = pytest.mark.skipif(
+    not (FOUND / "goldens.npz").exists(), reason="the trained pair is not beside the repository"
+)
 
 
 def pair(topology: str = "cpu", dtype: str = "float32") -> Engine:
@@ -61,7 +70,8 @@ def test_drafts_are_accepted(golden: dict[str, np.ndarray]) -> None:
     taus = {}
     for speculation in ("chain", "tree"):
         runs = [
-            loaded.generate(golden["prompts"][i].tolist(), 64, speculation=speculation, ignore_eos=True) for i in range(6)
+            loaded.generate(golden["prompts"][i].tolist(), 64, speculation=speculation, ignore_eos=True)
+            for i in range(6)
         ]
         taus[speculation] = sum(sum(r.accepted_per_round) for r in runs) / sum(r.rounds for r in runs)
     assert taus["chain"] > 2.8

@@ -20,7 +20,12 @@ HOT = 8.0
 """The goldens' margins are about 18 logits: only at such a temperature do draws differ from the best token."""
 TOKENS = 20
 BUDGETS = (0, 1, 2, 7, 8, 16, 64)
-SHAPES = {"a-flat-8e": (128, 512), "b-real-heads": (96, 448), "c-vl-nested-int4": (128, 512), "d-vl-nested-bf16": (128, 512)}
+SHAPES = {
+    "a-flat-8e": (128, 512),
+    "b-real-heads": (96, 448),
+    "c-vl-nested-int4": (128, 512),
+    "d-vl-nested-bf16": (128, 512),
+}
 TEMPERATURES = (0.0, 0.8, HOT)
 PLANS = [("cpu", False), ("cpu-x2", True)]
 

@@ -282,6 +282,13 @@ def test_a_stack_without_a_head() -> None:
         expand(engine_of(model))
 
 
+def test_a_stack_that_ends_inside_the_layers() -> None:
+    model = target_data()
+    model["stack"].pop()
+    with pytest.raises(SpecError, match="ends inside the layers, but a block behind them must give logits"):
+        expand(engine_of(model))
+
+
 def test_all_mistakes_at_once_and_each_once() -> None:
     """Faults of one op in two layers are one problem; independent faults come together, of both specs."""
     model, drafter = target_data(), drafter_data()

@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
-from ddtreec_runtime.backends.cpu.interpreter import run_calls
-from ddtreec_runtime.kv import ContextCache, LatentCache
-from ddtreec_runtime.state import RopeTables, StepState, causal
 from torch import Tensor
 
 from ddtreec.artifacts.plan import Mesh, Shard, Weight, WeightPart
 from ddtreec.passes.lower import lower
 from ddtreec.passes.programs import Programs, all_weights, caches
+from ddtreec_runtime.backends.cpu.interpreter import run_calls
+from ddtreec_runtime.kv import ContextCache, LatentCache
+from ddtreec_runtime.state import RopeTables, StepState, causal
 
 SLOTS, PAGE = 16, 4
 

@@ -96,7 +96,11 @@ def drafter_weights(hidden: int, taps: int, seed: int) -> dict[str, torch.Tensor
     def gain(size: int) -> torch.Tensor:
         return 1 + 0.1 * torch.randn(size, generator=draw)
 
-    tensors = {"fc.weight": matrix(hidden, taps * hidden), "hidden_norm.weight": gain(hidden), "norm.weight": gain(hidden)}
+    tensors = {
+        "fc.weight": matrix(hidden, taps * hidden),
+        "hidden_norm.weight": gain(hidden),
+        "norm.weight": gain(hidden),
+    }
     for layer in range(2):
         at = f"layers.{layer}."
         tensors |= {

@@ -117,7 +117,9 @@ def test_absorbed_attention_is_the_naive_one(dtype: torch.dtype, close: float) -
         results.append(naive)
         keys_c, keys_k = torch.cat([kept_c, c]).double(), torch.cat([kept_k, k]).double()
         key = torch.einsum("hnl,sl->shn", kv_b[:, :nope].double(), keys_c)
-        scores = torch.einsum("rhn,shn->rhs", q_nope.double(), key) + torch.einsum("rhd,sd->rhs", q_rot.double(), keys_k)
+        scores = torch.einsum("rhn,shn->rhs", q_nope.double(), key) + torch.einsum(
+            "rhd,sd->rhs", q_rot.double(), keys_k
+        )
         scores = scores * 0.3
         scores[:, :, before:] = scores[:, :, before:].masked_fill(hidden, float("-inf"))
         values = torch.einsum("hnl,sl->shn", kv_b[:, nope:].double(), keys_c)

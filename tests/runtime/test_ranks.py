@@ -57,7 +57,7 @@ def test_steps_are_loaded_from_text_alone(tmp_path) -> None:
 
 
 def test_arena_grows_with_the_dtype() -> None:
-    """A bundle planned for float32 runs in float64: same program, arena of twice the bytes, and it is all overwritten."""
+    """A bundle planned for float32 runs in float64: the same program, an arena of twice the bytes."""
     sizes = {}
     for dtype in ("float32", "float64", "bfloat16"):
         program = engine(K26 / "a-flat-8e", dtype)._live().target.program

@@ -50,9 +50,9 @@ def target(k, w, b, state):
     k.rope(state, b.L00_attn_in, b.embed_x, table="main")
     k.latent_append(state, b.L00_attn_in, b.embed_x, layer=0)
     # L00.attn.sum
-    yield "all_reduce", (b.L00_attn_out,), (b.L00_attn_in,), {}
+    yield ("all_reduce", (b.L00_attn_out,), (b.L00_attn_in,), {})
     # L00.attn.cat
-    yield "all_gather", (b.L00_attn_out,), (b.L00_attn_in,), {"axis": 1}
+    yield ("all_gather", (b.L00_attn_out,), (b.L00_attn_in,), {"axis": 1})
 '''
 
 

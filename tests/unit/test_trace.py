@@ -318,12 +318,21 @@ class FakeEngine:
     loaded: tuple[Any, ...] = ()
     asked: dict[str, Any] = {}
     closed = False
-    plan = SimpleNamespace(engine="tiny-k2-cpu", tree=SimpleNamespace(budget=16), drafter=SimpleNamespace(block=8))
+    tokenizer, drafts = None, True
+    plan = SimpleNamespace(
+        engine="tiny-k2-cpu", tree=SimpleNamespace(budget=16, mode="ddtree"), drafter=SimpleNamespace(block=8)
+    )
 
     @classmethod
-    def load(cls, *arguments: Any) -> FakeEngine:
+    def load(cls, *arguments: Any, dtype: str | None) -> FakeEngine:
         cls.loaded, cls.closed = arguments, False
         return cls()
+
+    def __enter__(self) -> FakeEngine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def generate(self, prompt_ids: list[int], *, on_round: Any, **options: Any) -> SimpleNamespace:
         type(self).asked = {"prompt_ids": prompt_ids, **options}
@@ -373,13 +382,21 @@ def test_command_writes_both_files(command: Any, tmp_path: Path) -> None:
     assert trace.rounds[0].pieces == ("#1", "#2", "#3")
     assert decode_trace(Page((tmp_path / "t.html").read_text()).scripts[0].encode()) == trace
     assert FakeEngine.loaded == (Path("bundle"), Path("weights"), None)
-    assert FakeEngine.asked["speculation"] == "tree" and FakeEngine.asked["max_new_tokens"] == 128
+    assert FakeEngine.asked["speculation"] is None and FakeEngine.asked["max_new_tokens"] == 128
     assert FakeEngine.closed
 
 
-@pytest.mark.parametrize(("mode", "budget"), [("tree", 16), ("chain", 7), ("off", 0)])
-def test_command_names_mode_and_budget(command: Any, tmp_path: Path, mode: str, budget: int) -> None:
-    assert command("--prompt-ids", "8", "-o", "t.json", "--speculation", mode)[0] == 0
+@pytest.mark.parametrize(
+    ("asked", "mode", "budget"),
+    [
+        ([], "tree", 16),
+        (["--speculation", "chain"], "chain", 7),
+        (["--speculation", "off"], "off", 0),
+        (["--budget", "4"], "tree", 4),
+    ],
+)
+def test_command_names_mode_and_budget(command: Any, tmp_path: Path, asked: list[str], mode: str, budget: int) -> None:
+    assert command("--prompt-ids", "8", "-o", "t.json", *asked)[0] == 0
     trace = decode_trace((tmp_path / "t.json").read_bytes())
     assert (trace.mode, trace.budget) == (mode, budget)
 
@@ -388,14 +405,13 @@ def test_command_names_mode_and_budget(command: Any, tmp_path: Path, mode: str, 
     ("arguments", "code", "message"),
     [
         (["--prompt-ids", "1"], 2, "error[T010]: nothing to write"),
-        (["-o", "t.json"], 2, "error[T012]: there is no prompt"),
+        (["-o", "t.json"], 2, "error[R020]: there is no prompt"),
         (["--prompt", "a", "--prompt-ids", "1", "-o", "t.json"], 2, "--prompt and --prompt-ids are given together"),
         (["--prompt-ids", "1,x", "-o", "t.json"], 2, "'x' is no token id"),
-        (["--prompt-ids", "", "-o", "t.json"], 2, "'' is no token id"),
+        (["--prompt-ids", "", "-o", "t.json"], 2, "error[R001]: the prompt is empty"),
         (["--prompt-file", "none", "-o", "t.json"], 2, "cannot read the prompt: No such file"),
         (["--prompt-ids", "1", "-o", "none/t.json"], 2, "cannot write none/t.json: there is no such folder"),
-        (["--prompt", "a", "-o", "t.json"], 4, "error[T011]: weights has no tokenizer.json"),
-        (["--prompt-ids", "1", "--stop", "x", "-o", "t.json"], 4, "error[T011]: weights has no tokenizer.json"),
+        (["--prompt", "a", "-o", "t.json"], 4, "error[R021]: the checkpoint has no tokenizer.json"),
     ],
 )
 def test_command_says_what_is_wrong(command: Any, arguments: list[str], code: int, message: str) -> None:

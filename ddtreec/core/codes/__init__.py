@@ -19,8 +19,8 @@ FAMILIES: dict[str, str] = {
     "F": "fit on the devices; exit code 3",
     "K": "checkpoints; exit code 4",
     "B": "bundles and devices; exit code 5",
-    "R": "requests and running; exit code 2",
-    "T": "traces; exit code 2 (T011: 4)",
+    "R": "requests and running; exit code 2 (R021: 4)",
+    "T": "traces; exit code 2",
     "C": "the verbs that look; exit code 2",
     "V": "a bug of ddtreec itself; exit code 70",
 }

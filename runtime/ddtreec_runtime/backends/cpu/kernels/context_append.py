@@ -8,5 +8,5 @@ from ddtreec_runtime.state import StepState
 
 
 def context_append(state: StepState, k: Tensor, v: Tensor, *, layer: int) -> None:
-    """Context rows of drafter layer `layer` for this step's positions: k, v [r, kv_heads, head_dim], k already turned."""
+    """Context rows of drafter layer `layer` for this step's positions: k (turned) and v [r, kv_heads, head_dim]."""
     state.context.write(layer, state.committed, k, v)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def embedding(x: Tensor, tokens: Tensor, weight: Tensor, *, first: int = 0) -> None:
-    """x [r, H] = weight[tokens - first]; rows whose token this rank does not hold (weight is [V_local, H]) are zeros."""
+    """x [r, H] = weight[tokens - first]; weight [V_local, H]; a token this rank does not hold gives zeros."""
     if first == 0 and int(tokens.max()) < weight.shape[0]:
         torch.index_select(weight, 0, tokens, out=x)
         return

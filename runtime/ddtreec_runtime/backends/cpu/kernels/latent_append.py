@@ -8,5 +8,5 @@ from ddtreec_runtime.state import StepState
 
 
 def latent_append(state: StepState, c: Tensor, k: Tensor, *, layer: int) -> None:
-    """Cache rows of layer `layer` for this step = [c, k]: normed latent c [r, kv_lora], turned shared key k [r, rope]."""
+    """This step's cache rows of a layer = [c, k]: normed latents c [r, kv_lora], turned shared keys k [r, rope]."""
     state.latent.write(layer, state.placement, c, k)

@@ -10,7 +10,7 @@ from ddtreec_runtime.state import StepState
 
 
 def latent_attention(state: StepState, o_c: Tensor, q_c: Tensor, q_rot: Tensor, *, layer: int, scale: float) -> None:
-    """o_c [r, heads, kv_lora] = sum_s softmax_s(scale (q_c.c_s + q_rot.k_s)) c_s; q_c [r, heads, kv_lora], q_rot [r, heads, rope].
+    """o_c = sum_s softmax_s(scale (q_c.c_s + q_rot.k_s)) c_s; o_c, q_c [r, heads, kv_lora], q_rot [r, heads, rope].
 
     s runs over the committed rows, all visible, and the rows of this step, visible by the tree mask. All heads share
     one key [c, k] per token, so heads and rows are one axis of a plain matrix product. Softmax in float32 or wider.

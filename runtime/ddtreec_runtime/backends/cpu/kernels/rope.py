@@ -21,20 +21,15 @@ def rope(state: StepState, y: Tensor, x: Tensor, *, table: str) -> None:
         cos, sin = turn.real, turn.imag
         a, b = wide.chunk(2, dim=-1)
         half = a.shape[-1]
-        y[..., :half] = a * cos - b * sin
-        y[..., half:] = b * cos + a * sin
+        y[..., :half] = (a * cos).sub_(b * sin)
+        y[..., half:] = (b * cos).add_(a * sin)
     elif wide is x and _even(x) and _even(y):
-        torch.mul(_pairs(x), turn, out=_pairs(y))
+        torch.mul(x.view(turn.dtype), turn, out=y.view(turn.dtype))
     else:
         own = wide.clone(memory_format=torch.contiguous_format)  # a lone row at an odd offset is contiguous already
-        y.copy_(torch.view_as_real(_pairs(own) * turn).flatten(-2))
-
-
-def _pairs(x: Tensor) -> Tensor:
-    """Neighbours on the last axis as complex numbers."""
-    return torch.view_as_complex(x.unflatten(-1, (-1, 2)))
+        y.copy_((own.view(turn.dtype) * turn).view(wide.dtype))
 
 
 def _even(x: Tensor) -> bool:
-    """Whether `x` can be seen as complex numbers in place."""
-    return x.stride(-1) == 1 and x.storage_offset() % 2 == 0 and all(s % 2 == 0 for s in x.stride()[:-1])
+    """Whether neighbours on the last axis can be seen as complex numbers in place."""
+    return x.stride(-1) == 1 and not (x.storage_offset() & 1 or any(s & 1 for s in x.stride()[:-1]))

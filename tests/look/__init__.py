@@ -1,0 +1,1 @@
+"""The verbs that look: graph, plan --html, explain, inspect, diff, show, schema."""

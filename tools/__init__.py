@@ -1,0 +1,1 @@
+"""Chores of the repository: regenerate what is generated, keep the house."""
