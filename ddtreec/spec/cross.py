@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ddtreec.core.errors import Problem
 from ddtreec.core.units import parse_bytes, parse_rate
 from ddtreec.spec.cross_split import split_problems, split_warnings
-from ddtreec.spec.schema import DrafterSpec, Kind, ModelSpec, StackItem
+from ddtreec.spec.schema import MAX_LAYERS, DrafterSpec, Kind, ModelSpec, StackItem
 from ddtreec.spec.source import Path, dotted
 
 if TYPE_CHECKING:
@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 
 def check(loaded: LoadedEngine) -> tuple[list[Problem], list[Problem]]:
     """Everything that is wrong, and everything that is only strange, in the order of the checks."""
-    checks = (_token_problems, _pair_problems, _drafter_problems, _limit_problems, _topology_problems, split_problems)
+    checks = (
+        _size_problems,
+        _token_problems,
+        _pair_problems,
+        _drafter_problems,
+        _limit_problems,
+        _topology_problems,
+        split_problems,
+    )
     problems = [problem for each in checks for problem in each(loaded)]
     return problems, [*_unused(loaded), *split_warnings(loaded)]
 
@@ -46,6 +54,19 @@ def _embedding(model: ModelSpec, field: str) -> tuple[int, Path] | None:
                 word = op.fields[field]
                 return size, ("dims", word) if isinstance(word, str) else ("blocks", name, "ops", index, field)
     return None
+
+
+def _size_problems(loaded: LoadedEngine) -> Iterator[Problem]:
+    """More layers than any such model has: they would be planned for minutes."""
+    stacks: list[tuple[Kind, str, Sequence[StackItem]]] = [("model", "stack", loaded.model.stack)]
+    if loaded.drafter is not None:
+        stacks.append(("drafter", "context", loaded.drafter.context))
+        stacks.append(("drafter", "draft", loaded.drafter.draft))
+    for kind, field, stack in stacks:
+        layers = layer_count(stack)
+        if layers > MAX_LAYERS:
+            message = f"{layers} layers are more than the {MAX_LAYERS} that are planned for"
+            yield loaded.problem("S013", message, kind, (field,), help="check the `repeat` of each item")
 
 
 def _token_problems(loaded: LoadedEngine) -> Iterator[Problem]:

@@ -107,7 +107,7 @@ def _in_data(loc: tuple[str | int, ...], data: Data) -> tuple[Path, Path]:
         mapping, items = as_map(data), as_list(data)
         if mapping is not None and part in mapping:
             data = mapping[str(part)]
-        elif items is not None and isinstance(part, int):
+        elif items is not None and isinstance(part, int) and part < len(items):
             data = items[part]
         else:
             return tuple(path), loc[i:]
@@ -195,9 +195,13 @@ def _full(kind: Kind, path: Path) -> str:
 
 def _missing(path: Path, kind: Kind, document: Document) -> Problem:
     parent, key = path[:-1], path[-1]
+    if isinstance(key, int):
+        message = f"`{_full(kind, parent)}` must have {key + 1} items at least"
+        return problem_at(document.sources.place(parent), "S012", message, help=f"see: ddtreec explain {kind}")
     place = document.sources.place(parent, key=bool(parent))
     where = f" of `{_full(kind, parent)}`" if parent else f" of the {kind} spec"
-    return problem_at(place, "S011", f"the key `{key}`{where} is missing", help="add `version: 1`" if key == "version" else f"add `{key}:`")
+    hint = "add `version: 1`" if key == "version" else f"add `{key}:`"
+    return problem_at(place, "S011", f"the key `{key}`{where} is missing", help=hint)
 
 
 def _unknown(path: Path, kind: Kind, documents: Documents) -> Problem:

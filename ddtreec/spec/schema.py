@@ -12,6 +12,9 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Kind = Literal["model", "drafter", "quant", "tree", "topology", "engine"]
+MAX_LAYERS, MAX_DEVICES = 512, 1024
+"""Beyond any machine and model of the kind; they keep a slip of the finger from filling the memory."""
+
 Scalar = int | float | bool | str | None
 FieldValue = Scalar | tuple[Scalar, ...]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=80)]
@@ -67,6 +70,7 @@ class OpSpec(BaseModel):
     op: Ident
     inputs: tuple[Ident, ...] = Field(default=(), alias="in")
     outputs: tuple[Ident, ...] = Field(default=(), alias="out")
+    __pydantic_extra__: dict[str, FieldValue] = Field(init=False)  # pyright: ignore[reportIncompatibleVariableOverride]
 
     @property
     def fields(self) -> dict[str, FieldValue]:
@@ -86,7 +90,7 @@ class StackItem(Strict):
     """Either one `block` outside the layers, or `repeat` layers of `blocks`; layer numbers run on through the stack."""
 
     block: Ident | None = None
-    repeat: Positive | None = None
+    repeat: Annotated[int, Field(gt=0, le=MAX_LAYERS)] | None = None
     blocks: tuple[Ident, ...] = ()
 
 
@@ -204,7 +208,7 @@ class TopologySpec(Spec):
 
     kind: Literal["topology"]
     backend: Literal["cpu", "cuda"]
-    devices: Positive
+    devices: Annotated[int, Field(gt=0, le=MAX_DEVICES)]
     device: DeviceSpec
     link: LinkSpec | None = None
 
@@ -224,7 +228,7 @@ class LayoutSpec(Strict):
     attention: Literal["auto", "tp", "replicated"] = "auto"
     a_proj: Literal["auto", "gather", "replicated"] = "auto"
     mlp: Literal["auto", "tp", "replicated"] = "auto"
-    experts: Annotated[str, Field(pattern=r"^(auto|replicated|ep[0-9]+xtp[0-9]+)$")] = "auto"
+    experts: Annotated[str, Field(pattern=r"^(auto|replicated|ep[0-9]{1,4}xtp[0-9]{1,4})$")] = "auto"
     vocab: Literal["auto", "parallel", "replicated"] = "auto"
     drafter: Literal["auto", "tp", "replicated"] = "auto"
 
