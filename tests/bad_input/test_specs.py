@@ -134,7 +134,7 @@ CASES = [
     Case("type-bool", "tree", "false", "no", "S012", "no\n", ("true or false", '"no"'), "write false"),
     Case("type-bool-int", "tree", "budget: 16", "budget: true", "S012", "true", ("a whole number, found true",)),
     Case("type-null", "tree", "budget: 16", "budget:", "S012", "  # nodes", ("found nothing",)),
-    Case("type-list", "drafter", "taps: [1, 2, 3]", "taps: 4", "S012", "4     # target layers", ("must be a list, found 4",)),
+    Case("type-list", "drafter", "taps: [1, 2, 3]", "taps: 4", "S012", "4   # target layers", ("must be a list, found 4",)),
     Case("type-map", "engine", "model: model.yaml", "model: {a: 1}", "S012", "{a: 1}", ("a string", "a mapping")),
     Case("type-string", "engine", "quant.yaml", "4", "S012", "4\n", ("must be a string, found 4",), "quote it"),
     Case("type-item", "model", "eos: [4093]", "eos: [4093, x]", "S012", "x]", ("`model.tokens.eos.1`",)),
