@@ -157,7 +157,7 @@ def temperatures_of(text: str) -> tuple[float, ...]:
 def _prompts(bundle: Path | None, prompts: Path | None) -> Path | None:
     """The file of prompts: the one named, or that of the shipped pair where no bundle is."""
     if prompts is None and bundle is None:
-        shipped = data_folder("models") / generating.SHIPPED / "heldout.jsonl"
+        shipped = data_folder("models") / generating.PAIR / "heldout.jsonl"
         return shipped if shipped.exists() else None
     return prompts
 

@@ -197,6 +197,10 @@ def _head_problems(kind: Kind, document: Document, engine: Document | None) -> l
     version = data.get("version", 1)
     if isinstance(version, int) and version != 1:
         message = f"version {version} of the spec format is not read by ddtreec {__version__}"
-        hint = "install a newer ddtreec, or write the spec in version 1" if version > 1 else "the format begins with `version: 1`"
+        hint = (
+            "install a newer ddtreec, or write the spec in version 1"
+            if version > 1
+            else "the format begins with `version: 1`"
+        )
         return [problem_at(sources.place(("version",)), "S015", message, note="it reads version 1", help=hint)]
     return []

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from ddtreec_runtime.arrays import ArrayLike, to_numpy
-from ddtreec_runtime.tree import Tree, verify_walk, verify_walk_lazy
 
 from ddtreec.core.errors import DdtreecError, Problem, SpecError
+from ddtreec_runtime.arrays import ArrayLike, to_numpy
+from ddtreec_runtime.tree import Tree, verify_walk, verify_walk_lazy
 
 _MASK32 = 0xFFFFFFFF
 _HEADS = (256, 8192)

@@ -22,6 +22,7 @@ from itertools import pairwise
 
 import numpy as np
 import torch
+
 from ddtreec_runtime import tree_search
 from ddtreec_runtime.arrays import ArrayLike, matrix, to_numpy, vector
 from ddtreec_runtime.tree_layout import VerifierBuffers, VerifierInputs, compact, compaction, verifier_inputs

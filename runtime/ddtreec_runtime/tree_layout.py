@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+
 from ddtreec_runtime.arrays import vector
 
 if TYPE_CHECKING:

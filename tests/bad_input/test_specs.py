@@ -134,7 +134,15 @@ CASES = [
     Case("type-bool", "tree", "false", "no", "S012", "no\n", ("true or false", '"no"'), "write false"),
     Case("type-bool-int", "tree", "budget: 16", "budget: true", "S012", "true", ("a whole number, found true",)),
     Case("type-null", "tree", "budget: 16", "budget:", "S012", "  # nodes", ("found nothing",)),
-    Case("type-list", "drafter", "taps: [1, 2, 3]", "taps: 4", "S012", "4   # target layers", ("must be a list, found 4",)),
+    Case(
+        "type-list",
+        "drafter",
+        "taps: [1, 2, 3]",
+        "taps: 4",
+        "S012",
+        "4   # target layers",
+        ("must be a list, found 4",),
+    ),
     Case("type-map", "engine", "model: model.yaml", "model: {a: 1}", "S012", "{a: 1}", ("a string", "a mapping")),
     Case("type-string", "engine", "quant.yaml", "4", "S012", "4\n", ("must be a string, found 4",), "quote it"),
     Case("type-item", "model", "eos: [4093]", "eos: [4093, x]", "S012", "x]", ("`model.tokens.eos.1`",)),
@@ -202,9 +210,7 @@ CASES = [
     ),
     Case("hidden", "drafter", "  hidden: 256\n", "  hidden: 255\n", "S034", "255", ("255", "256"), note="dims.hidden"),
     Case("vocab", "drafter", "  vocab: 4096\nblock", "  vocab: 4095\nblock", "S034", "4095", ("4095 tokens", "4096")),
-    Case(
-        "tap-range", "drafter", "[1, 2, 3]", "[1, 2, 5]", "S035", "5]", ("tap 5", "layers 0 to 4"), "count from 0"
-    ),
+    Case("tap-range", "drafter", "[1, 2, 3]", "[1, 2, 5]", "S035", "5]", ("tap 5", "layers 0 to 4"), "count from 0"),
     Case("tap-negative", "drafter", "[1, 2, 3]", "[-1, 2, 3]", "S013", "-1", ("at least 0",)),
     Case(
         "tap-twice",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from ddtreec.cli.main import COMMANDS
 from tools import cli_docs
 

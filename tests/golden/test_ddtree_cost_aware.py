@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ddtreec_runtime.tree import build_tree
 
+from ddtreec_runtime.tree import build_tree
 from tests.golden.ragged import load, prefixes
 
 COSTS = load("ddtree/cost_aware.npz")

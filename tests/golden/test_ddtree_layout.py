@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from ddtreec_runtime.tree import VerifierBuffers, build_tree, compact, compaction, verifier_inputs
 
+from ddtreec_runtime.tree import VerifierBuffers, build_tree, compact, compaction, verifier_inputs
 from tests.golden.ragged import golden_tree_inputs, load, prefixes
 
 COMPILE = load("ddtree/compile.npz")

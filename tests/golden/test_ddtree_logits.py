@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ddtreec_runtime.tree import build_tree_from_logits
 
+from ddtreec_runtime.tree import build_tree_from_logits
 from tests.golden.ragged import load, prefixes
 
 LOGITS = load("ddtree/logits.npz")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from ddtreec_runtime.tree import build_tree
 
+from ddtreec_runtime.tree import build_tree
 from tests.golden.ragged import golden_tree_inputs, load, ragged
 
 TREES = load("ddtree/trees.npz")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ddtreec_runtime.tree import Tree, build_tree, verify_walk, verify_walk_lazy
 
+from ddtreec_runtime.tree import Tree, build_tree, verify_walk, verify_walk_lazy
 from tests.golden.ragged import golden_tree_inputs, load, ragged
 
 TREES = load("ddtree/trees.npz")

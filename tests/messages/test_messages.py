@@ -12,9 +12,7 @@ from tests.messages.golden import ROOT, TEXTS, compare, session
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_message(
-    case: Case, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_message(case: Case, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name, text in case.files.items():
         path = tmp_path / name

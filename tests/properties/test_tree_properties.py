@@ -6,6 +6,9 @@ import math
 from itertools import product
 
 import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from ddtreec_runtime.tree import (
     Tree,
     VerifierBuffers,
@@ -15,8 +18,6 @@ from ddtreec_runtime.tree import (
     verify_walk,
     verify_walk_lazy,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 EXAMPLES = settings(max_examples=120, deadline=None)
 

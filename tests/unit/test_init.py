@@ -276,7 +276,9 @@ def test_windows_and_causality_of_draft_layers(tmp_path: Path) -> None:
 
 
 def test_a_drafter_without_taps_uses_the_rule(tmp_path: Path) -> None:
-    drafter = read_drafter(_write(tmp_path / "a", _drafter(num_target_layers=6, dflash_config={"mask_token_id": 4094})), "d")
+    drafter = read_drafter(
+        _write(tmp_path / "a", _drafter(num_target_layers=6, dflash_config={"mask_token_id": 4094})), "d"
+    )
     assert drafter.facts.taps == default_taps(6, 3) == (1, 2, 3)
     assert "default rule" in drafter.notes[0]
 

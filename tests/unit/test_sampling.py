@@ -7,6 +7,8 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+
+from ddtreec.core.errors import DdtreecError, SpecError
 from ddtreec_runtime import sampling
 from ddtreec_runtime.sampling import (
     NonFiniteLogits,
@@ -18,8 +20,6 @@ from ddtreec_runtime.sampling import (
     uniform,
 )
 from ddtreec_runtime.tree import build_tree_from_logits, chain_tree, verify_walk
-
-from ddtreec.core.errors import DdtreecError, SpecError
 
 ALL_ONES = 0xFFFFFFFF
 

@@ -280,7 +280,7 @@ def test_bash_completes(tmp_path: Path) -> None:
 
 def lines_of(style: progress.Style, capsys: pytest.CaptureFixture[str]) -> list[str]:
     with progress.reporting(style, "loading") as report:
-        for done in range(0, 1001):
+        for done in range(1001):
             if report is not None:
                 report(done * 1000, 1_000_000, "w")
     return capsys.readouterr().err.splitlines()

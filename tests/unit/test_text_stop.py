@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from ddtreec_runtime.text import StopStrings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddtreec.core.errors import SpecError
+from ddtreec_runtime.text import StopStrings
 
 
 @settings(max_examples=500, deadline=None)

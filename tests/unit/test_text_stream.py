@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import tokenizers
-from ddtreec_runtime.text import StreamDecoder, TextStream, Tokenizer
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, trainers
+
+from ddtreec_runtime.text import StreamDecoder, TextStream, Tokenizer
 
 CORPUS = [
     "def f(x):\n    return x + 1\n", "The quick brown fox jumps over the lazy dog. ", "naïve façade, déjà vu ",

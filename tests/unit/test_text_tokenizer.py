@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 import tokenizers
-from ddtreec_runtime.text import Tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, decoders, models, pre_tokenizers, processors, trainers
 
 from ddtreec.core.errors import CheckpointError, SpecError
+from ddtreec_runtime.text import Tokenizer
 
 
 def trained() -> tokenizers.Tokenizer:

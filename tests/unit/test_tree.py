@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+
 from ddtreec_runtime.tree import (
     Tree,
     VerifierBuffers,

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from ddtreec_runtime.weights import Checkpoint, TensorInfo, audit, read_checkpoint
-from ddtreec_runtime.weights.names import shown, template, who
 
 from ddtreec.artifacts.plan import Shard, Weight, WeightPart
 from ddtreec.core.errors import CheckpointError, Problem
+from ddtreec_runtime.weights import Checkpoint, TensorInfo, audit, read_checkpoint
+from ddtreec_runtime.weights.names import shown, template, who
 
 K26 = Path(__file__).parents[1] / "data" / "k26"
 LM = "language_model."

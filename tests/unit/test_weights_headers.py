@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 import torch
-from ddtreec_runtime.weights import Checkpoint, read_checkpoint
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.torch import save_file
 
 from ddtreec.core.errors import CheckpointError, Problem
+from ddtreec_runtime.weights import Checkpoint, read_checkpoint
 
 K26 = Path(__file__).parents[1] / "data" / "k26"
 SETS = ("a-flat-8e", "b-real-heads", "c-vl-nested-int4", "d-vl-nested-bf16")

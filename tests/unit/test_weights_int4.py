@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from ddtreec_runtime.weights import dequantize, read_checkpoint, unpack
 from safetensors import safe_open
+
+from ddtreec_runtime.weights import dequantize, read_checkpoint, unpack
 
 C = Path(__file__).parents[1] / "data" / "k26" / "c-vl-nested-int4"
 EXPERT = "language_model.model.layers.1.mlp.experts.0."

@@ -10,13 +10,13 @@ from pathlib import Path
 import msgspec
 import pytest
 import torch
-from ddtreec_runtime.weights import Checkpoint, audit, load_all, load_rank, read_checkpoint
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from ddtreec.artifacts.plan import Mesh, Shard, Weight, WeightPart
 from ddtreec.core.errors import CheckpointError, VerifyError
+from ddtreec_runtime.weights import Checkpoint, audit, load_all, load_rank, read_checkpoint
 
 K26 = Path(__file__).parents[1] / "data" / "k26"
 ONE, TWO = Mesh(1, 1, 1), Mesh(2, 1, 2)

@@ -40,7 +40,7 @@ def refuse_early(paths: list[Path] | tuple[Path, ...]) -> None:
 
 
 def write(report: Report, path: Path) -> None:
-    """Draw the report to a .png or .svg file. Raises SpecError as `refuse_early` does, M004 where it is not writable."""
+    """Draw the report to a .png or .svg file. Raises SpecError as `refuse_early` does, M004 where that cannot be."""
     refuse_early((path,))
     import matplotlib
     from matplotlib.figure import Figure

@@ -1,6 +1,6 @@
 """Rounds of every budget from one text: how acceptance is measured without decoding once a budget.
 
-The text of a prompt is the same for all budgets: speculation is lossless, and draws go by position. What a round accepts
+The text of a prompt is the same for all budgets: speculation is lossless, draws go by position. What a round accepts
 is the longest path of its tree that the text follows. So the text is that of plain decoding, and a round is known from
 the draft at its root and the text behind it. One pass over prompt and text gives the features; the drafter then runs
 once for every root that at least one budget visits, roots ascending, and each budget's tree is built by the engine's

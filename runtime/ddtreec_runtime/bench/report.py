@@ -31,7 +31,7 @@ class Estimate(Struct, frozen=True):
 class Share(Struct, frozen=True):
     """How drafts at one place fared. `place`: depth from 1, or rank from 0.
 
-    Of a depth, all three count rounds: whose accepted path came to the parent (`reached`), whose tree held a child there
+    Of a depth, all three count rounds: whose accepted path came to the parent (`reached`), whose tree held a child
     (`offered`), that took one (`accepted`). Of a rank, `reached` counts nodes on accepted paths, `offered` children of
     that rank below them, `accepted` those taken.
     """
@@ -60,7 +60,7 @@ class Speed(Struct, frozen=True):
 class Experts(Struct, frozen=True):
     """Routed experts a verify step touches, means over its MoE layers and `steps` steps.
 
-    rows: rows of a step. distinct: experts at least one row chose. independent: E (1 - (1 - k / E)^rows), what rows that
+    rows: rows of a step. distinct: experts some row chose. independent: E (1 - (1 - k / E)^rows), what rows that
     choose k of E independently and evenly would touch. overlap: (distinct - k) / (independent - k), None for one row.
     by_layer: `distinct` of each MoE layer.
     """
