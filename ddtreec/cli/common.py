@@ -54,7 +54,10 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
                 _bug(error)
             _let_go_of_stdout()
             message = f"cannot write the output: {error.strerror or error}"
-            fail(SpecError(Problem("C001", message, help="make room, or send it elsewhere")).render(), SpecError.exit_code)
+            fail(
+                SpecError(Problem("C001", message, help="make room, or send it elsewhere")).render(),
+                SpecError.exit_code,
+            )
         except Exception as error:  # a bug of ours: said as such, instead of a traceback nobody asked for
             _bug(error)
 
