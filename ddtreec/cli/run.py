@@ -75,7 +75,7 @@ def run(
                 source.bundle, source.weights, source.drafter, dtype=dtype, progress=report, threads=threads
             )
         with engine:
-            encoded = [one.encode(engine.tokenizer, source.weights) for one in asked]
+            encoded = [one.fitting(engine, source.weights) for one in asked]
             for ids in encoded:
                 Shown(engine, as_json, show_tree).generate(ids, options)
 

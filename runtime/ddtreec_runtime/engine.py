@@ -199,6 +199,10 @@ class Engine:
 
     # ---- text ----
 
+    def check_prompt(self, prompt_ids: Sequence[int]) -> list[int]:
+        """The ids as `generate` takes them. Raises SpecError R001..R003 as it does."""
+        return checks.tokens(prompt_ids, self.plan, "the prompt", room=1)
+
     @alone
     @computing
     def generate(
@@ -232,7 +236,7 @@ class Engine:
         sampling, R102 empty stop string; NonFiniteLogits (R015) when the target's logits are not numbers.
         """
         plan, parts = self.plan, self._fresh()
-        prompt = checks.tokens(prompt_ids, plan, "the prompt", room=1)
+        prompt = self.check_prompt(prompt_ids)
         params = SamplingParams(temperature, top_p, top_k, seed)
         mode = checks.speculation(speculation, plan, parts.drafter is not None)
         nodes = checks.budget(budget, plan, mode)
