@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,9 @@ from ddtreec.core.errors import CheckpointError, Loc, Problem, SpecError
 
 if TYPE_CHECKING:
     from ddtreec_runtime.text import Tokenizer
+
+WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+"""A token id as it may be written; more digits are no id of any vocabulary."""
 
 SHAPES = 'each line is {"prompt": "text"}, {"prompt_ids": [1, 2, 3]} or "text"'
 
@@ -66,7 +70,8 @@ def read_prompts(text: str | None, file: Path | None, ids: str | None, many: Pat
     if file is not None:
         return [Prompt(text=read_text(file), loc=Loc(str(file)))]
     assert many is not None
-    lines = enumerate(read_text(many).splitlines(), start=1)
+    # Not splitlines: JSON strings may hold U+2028 and its like as they are.
+    lines = enumerate(read_text(many).split("\n"), start=1)
     found = [parse_line(line, Loc(str(many), number)) for number, line in lines if line.strip()]
     if not found:
         raise SpecError(Problem("R022", "there is no prompt in this file", Loc(str(many)), help=SHAPES))
@@ -92,9 +97,9 @@ def parse_ids(text: str) -> tuple[int, ...]:
     if not parts:
         raise SpecError(Problem("R001", "the prompt is empty", help="give numbers with commas: --prompt-ids 1,2,3"))
     for part in parts:
-        if not part.lstrip("+-").isdecimal():
+        if not WHOLE.fullmatch(part):
             way = "give numbers with commas: --prompt-ids 1,2,3"
-            raise SpecError(Problem("R003", f"--prompt-ids: '{part}' is no token id", help=way))
+            raise SpecError(Problem("R003", f"--prompt-ids: '{part[:40]}' is no token id", help=way))
     return tuple(int(part) for part in parts)
 
 

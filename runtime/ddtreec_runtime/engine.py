@@ -165,7 +165,7 @@ class Engine:
         nodes = checks.tokens(node_ids, self.plan, "node_ids", room=0)
         prefix = checks.tokens(prefix_ids, self.plan, "prefix_ids", room=len(nodes)) if len(prefix_ids) else []
         parts = self._fresh()
-        tree = checks.tree(nodes, parents, parts.target.max_rows)
+        tree = checks.tree(nodes, parents, min(parts.target.max_rows, parts.target.max_out_rows))
         for _ in parts.target.prefill(prefix, "none"):
             pass
         depth = torch.tensor([0, *tree.depths.tolist()])

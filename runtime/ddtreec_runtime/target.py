@@ -27,6 +27,7 @@ class Target:
         self.chunk = chunk
         self.context = context
         self.max_rows = program.program.max_rows
+        self.max_out_rows = program.program.max_out_rows
         self._caches = [state.latent for state in program.states if state.latent is not None]
         self._tokens = program.inputs["tokens"]
 
@@ -79,8 +80,9 @@ class Target:
         `out`: 'last' gives logits [1, V] of the last token with the last chunk and [0, V] before, 'all' of every row,
         'none' no logits. The features of the chunk are readable until the next one.
         """
-        for begin in range(0, len(tokens), self.chunk):
-            part = tokens[begin : begin + self.chunk]
+        chunk = min(self.chunk, self.max_out_rows) if out == "all" else self.chunk
+        for begin in range(0, len(tokens), chunk):
+            part = tokens[begin : begin + chunk]
             rows, start = len(part), self.committed
             last = out == "last" and begin + rows == len(tokens)
             index = None if out == "all" else torch.tensor([rows - 1]) if last else NO_ROWS

@@ -102,9 +102,11 @@ def top_rows(table: torch.Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
     # A row without any candidate has log_z = -inf, and -inf - -inf would be NaN.
     with np.errstate(invalid="ignore"):  # +inf - +inf is the NaN meant to come out
         logprobs = best[:, :k] - np.where(log_z == -np.inf, np.float32(0), log_z)
-    tied = best[:, 1:] == best[:, :-1]
+    tied = (best[:, 1:] == best[:, :-1]).any(axis=1)
+    # topk puts NaN first: such a row has no order to mend, and its log-probs are all NaN.
+    tied &= ~np.isnan(best[:, 0])
     if tied.any():
-        for row in np.flatnonzero(tied.any(axis=1)).tolist():
+        for row in np.flatnonzero(tied).tolist():
             order[row] = _ids_in_order(table[row].cpu().numpy(), best[row, k - 1], k)
     return logprobs, order
 

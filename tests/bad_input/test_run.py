@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 from safetensors.torch import load_file, save_file
 
 from ddtreec.cli.main import main
+from ddtreec.cli.prompts import read_prompts
 from ddtreec_runtime import Engine
 from tests.runtime.engines import K26, bundle, random_drafter
 
@@ -68,6 +69,8 @@ def edit(path: Path, **changes: Any) -> None:
         (("--prompt", "a", "--prompt-ids", "1"), "R020", 2, ("--prompt and --prompt-ids are given together",)),
         (("--prompt-ids", ""), "R001", 2, ("the prompt is empty",)),
         (("--prompt-ids", "5,x"), "R003", 2, ("'x' is no token id",)),
+        (("--prompt-ids", "--5"), "R003", 2, ("'--5' is no token id",)),
+        (("--prompt-ids", "9" * 5000), "R003", 2, ("is no token id",)),
         (("--prompt-ids", "5,512"), "R003", 2, ("id 512 at place 1 is outside the vocabulary of 512",)),
         (("--prompt-ids", "5,-1"), "R003", 2, ("id -1 at place 1",)),
         (("--prompt-ids", ",".join(["7"] * 4096)), "R002", 2, ("has 4096 tokens", "context of this engine is 4096")),
@@ -251,3 +254,9 @@ def test_json_objects(made: Path, tmp_path: Path) -> None:
         assert one["text"] is None
         assert (len(one["output_ids"]), one["finish_reason"]) in {(5, "length"), (len(one["output_ids"]), "stop")}
     assert "loading: 100 % of" in result.stderr
+
+
+def test_separators_inside_a_json_string_are_no_line_ends(tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_bytes('{"prompt": "a\u2028b"}\r\n"c\x85d"\n'.encode())
+    assert [one.text for one in read_prompts(None, None, None, path)] == ["a\u2028b", "c\x85d"]

@@ -134,6 +134,15 @@ def test_the_engine_forgets_between_calls() -> None:
         torch.testing.assert_close(tree[node], alone, atol=1e-9, rtol=0)
 
 
+def test_logits_of_prompts_whose_chunk_is_longer_than_the_heads_rows() -> None:
+    wide = engine(A, "float64", overrides=("limits.chunk=128", "limits.context=512"))
+    program = wide.plan.programs[0]
+    assert program.max_out_rows < program.max_rows
+    torch.testing.assert_close(wide.logits((plain() * 2)[:100])[:80], small().logits(plain()[:80]), atol=1e-9, rtol=0)
+    with pytest.raises(SpecError, match="R008"):
+        wide.tree_logits([1], [2] * 100, [-1] + [0] * 99)
+
+
 def test_draft_logits_do_not_depend_on_chunks() -> None:
     wide = engine(A, "float64", with_drafter=random_drafter(128, 3, 512, 511), tree="ddtree-64")
     torch.testing.assert_close(small().draft_logits(plain()[:50]), wide.draft_logits(plain()[:50]), atol=1e-10, rtol=0)

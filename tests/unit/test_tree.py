@@ -71,7 +71,10 @@ def test_root_only_cases():
     for bad in (np.nan, np.inf):
         logits = np.zeros((3, 5), np.float32)
         logits[1, 3] = bad
-        assert_root_only(build_tree_from_logits(logits, 4))
+        for budget in range(1, 6):  # ties are put in order whatever the cut, NaN or not
+            assert_root_only(build_tree_from_logits(logits, budget))
+    for row in ([np.nan, 5, 5, 1], [np.nan, np.nan, 1, 1]):
+        assert_root_only(build_tree_from_logits(np.array([row], np.float32), 3))
 
 
 def test_impossible_tokens_are_never_taken():
