@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import os
 import sys
 import traceback
@@ -12,7 +13,7 @@ from typing import NoReturn, ParamSpec
 import click
 
 from ddtreec.cli.colour import paint
-from ddtreec.core.errors import DdtreecError, VerifyError
+from ddtreec.core.errors import DdtreecError, Problem, SpecError, VerifyError
 
 P = ParamSpec("P")
 
@@ -27,11 +28,13 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
     """The command with the project's manners: no traceback for a mistake (but with --debug), and the exit codes of
     `core.errors`.
 
-    Data goes to stdout, everything else to stderr. A closed stdout (`| head`) ends quietly with 0.
+    Data goes to stdout, everything else to stderr. A closed stdout (`| head`) ends quietly with 0; a full disk behind
+    it is told.
     """
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        ready_streams()
         try:
             command(*args, **kwargs)
             sys.stdout.flush()
@@ -40,15 +43,20 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
         except VerifyError as error:
             fail(f"{error}\n  help: {_report('the spec')}", error.exit_code)
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _let_go_of_stdout()
             sys.exit(0)
         except KeyboardInterrupt:
             fail("interrupted", INTERRUPTED)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise  # click's own way to end
+        except OSError as error:
+            if error.filename is not None or sys.stdout.closed:
+                _bug(error)
+            _let_go_of_stdout()
+            message = f"cannot write the output: {error.strerror or error}"
+            fail(SpecError(Problem("C001", message, help="make room, or send it elsewhere")).render(), SpecError.exit_code)
         except Exception as error:  # a bug of ours: said as such, instead of a traceback nobody asked for
-            said = f"internal error[V002]: {type(error).__name__}: {error}".rstrip(": ")
-            fail(f"{said}\n  help: {_report('what --debug prints')}", BUG)
+            _bug(error)
 
     return click.option(
         "--debug",
@@ -57,6 +65,29 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
         callback=remember_debug,
         help="Print tracebacks, too.",
     )(run)
+
+
+def ready_streams() -> None:
+    """Streams that were closed before we began (`>&-`) lead nowhere, and text that is not for a terminal is UTF-8."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  as long as the process
+    out = sys.stdout
+    if isinstance(out, io.TextIOWrapper) and not out.encoding.lower().replace("-", "").startswith("utf"):
+        if out.isatty():
+            out.reconfigure(errors="replace")
+        else:
+            out.reconfigure(encoding="utf-8")
+
+
+def _let_go_of_stdout() -> None:
+    """What is still buffered cannot be written any more; Python would try again on its way out."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _bug(error: Exception) -> NoReturn:
+    said = f"internal error[V002]: {type(error).__name__}: {error}".rstrip(": ")
+    fail(f"{said}\n  help: {_report('what --debug prints')}", BUG)
 
 
 def fail(message: str, code: int) -> NoReturn:

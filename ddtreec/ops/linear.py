@@ -12,7 +12,7 @@ from ddtreec.ops.base import At, Cost, Op, Strategy, TensorType, need_rows
 from ddtreec.ops.cuts import cut, divides
 from ddtreec.ops.embedding import own_or_shared
 from ddtreec.ops.fields import Field, Sizes, Tensor, Word
-from ddtreec.ops.place import ROLES, Place
+from ddtreec.ops.place import PLAIN_ROLES, Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Linear(Op):
 
     kind: ClassVar[str] = "linear"
     SPEC: ClassVar[Mapping[str, Field] | None] = {
-        "role": Word(words=ROLES),
+        "role": Word(words=PLAIN_ROLES),
         "from": Sizes(),
         "to": Sizes(),
         "weight": Tensor(optional=True),

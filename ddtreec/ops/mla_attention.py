@@ -12,7 +12,7 @@ from ddtreec.ops.base import At, Cost, Op, Param, Strategy, TensorType, need, ne
 from ddtreec.ops.cuts import cut, divides
 from ddtreec.ops.fields import Field, Number, Size, Table, Tensor, Word
 from ddtreec.ops.latent_append import in_layer
-from ddtreec.ops.place import ROLES, Place
+from ddtreec.ops.place import PLAIN_ROLES, Place
 from ddtreec.spec.schema import RopeSpec
 
 
@@ -26,7 +26,7 @@ class MlaAttention(Op):
 
     kind: ClassVar[str] = "mla_attention"
     SPEC: ClassVar[Mapping[str, Field] | None] = {
-        "role": Word(words=ROLES),
+        "role": Word(words=PLAIN_ROLES),
         "heads": Size(),
         "nope": Size(),
         "rope": Size(),

@@ -20,6 +20,9 @@ QUESTIONS = ("attention", "a_proj", "mlp", "experts", "vocab", "drafter")
 ROLES = (*QUESTIONS, "router")
 """What a weight is for: a row of the quant spec and the layout question it answers to (the router answers to none)."""
 
+PLAIN_ROLES = tuple(role for role in ROLES if role != "experts")
+"""Roles of one matrix. The answers of `experts` (ep2xtp4) say how a set of them is dealt out."""
+
 DENSE_BYTES = 2
 """Checkpoints of the family store dense tensors in bfloat16."""
 

@@ -67,8 +67,14 @@ class Specs:
             else:
                 self.ropes[name] = table.model_copy(update={"dim": dim})
         for name, block in self.spec.blocks.items():
+            ids: set[str] = set()
             for index, op in enumerate(block.ops):
-                self.read[name, index] = self._read(("blocks", name, "ops", index), op)
+                path = ("blocks", name, "ops", index)
+                if op.id in ids:
+                    text = f"block '{name}' has two ops with the id '{op.id}'"
+                    self.add("S030", text, (*path, "id"), help="give the second another id")
+                ids.add(op.id)
+                self.read[name, index] = self._read(path, op)
 
     def add(
         self, code: str, message: str, path: Path, *, key: bool = False, help: str = "", kind: SpecKind | None = None
@@ -139,6 +145,10 @@ class Walk:
         """The program's single output, renamed to `name`; None with a problem noted where there is no such thing."""
         if self.lost:
             return None
+        if not any(item.repeat for item in getattr(self.specs.spec, self.stack)):
+            text = "the stack has no layers: a `repeat` with `blocks` is needed"
+            self.specs.add("S030", text, (self.stack,))
+            return None
         if len(self.current) != 1:
             text = f"the stack ends with {len(self.current)} values, but it must end with {name}"
             self.specs.add("S030", text, (self.stack, len(getattr(self.specs.spec, self.stack)) - 1))
@@ -149,9 +159,13 @@ class Walk:
             text = f"the stack ends inside the layers, but a block behind them must give {name}"
             self.specs.add("S030", text, (self.stack, len(getattr(self.specs.spec, self.stack)) - 1))
             return None
+        last = (self.stack, len(getattr(self.specs.spec, self.stack)) - 1)
         if len(self.types[value].shape) != 2 or self.types[value].dtype != "compute":
             text = f"the stack ends with {self.types[value]}, but it must end with {name}: one row of scores a token"
-            self.specs.add("S062", text, (self.stack, len(getattr(self.specs.spec, self.stack)) - 1))
+            self.specs.add("S062", text, last)
+        elif self.types[value].shape[0] != "out_rows":
+            text = f"the stack ends with {name} of every row of the step, but only some are asked for"
+            self.specs.add("S062", text, last, help="put a take_rows before the head")
         for index, node in enumerate(self.nodes):
             if value in node.inputs or value in node.outputs:
                 ins, outs = (tuple(name if v == value else v for v in vs) for vs in (node.inputs, node.outputs))

@@ -9,6 +9,7 @@ from typing import Any, cast
 from ddtreec.core.errors import CheckpointError
 from ddtreec.spec.facts import DrafterFacts
 from ddtreec.spec.hf import Config, read_config, some, tensor_names
+from ddtreec.spec.schema import MAX_LAYERS
 from ddtreec.spec.target_config import rotary
 
 ARCHITECTURE = "DFlashDraftModel"
@@ -34,7 +35,7 @@ def understand_drafter(config: Config, names: frozenset[str], name: str) -> Draf
     notes: list[str] = []
     _refuse_variants(config)
     dflash = config.inside("dflash_config") or Config(config.file, config.text, {}, "", config.problems)
-    count = config.whole("num_hidden_layers")
+    count = config.whole("num_hidden_layers", most=MAX_LAYERS)
     target_layers = config.whole("num_target_layers")
     theta, yarn = rotary(config)
     prefix, fc, fc_norm = _names(config, names)

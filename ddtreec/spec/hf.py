@@ -48,11 +48,12 @@ class Config:
         """Record a problem of the whole checkpoint."""
         self.problems.append(Problem(code, message, Loc(self.file), note=note, help=help))
 
-    def whole(self, key: str, default: int | None = None, least: int = 1) -> int:
-        """A whole number of at least `least`; a problem and `least` when it is not there or not one."""
+    def whole(self, key: str, default: int | None = None, least: int = 1, most: int | None = None) -> int:
+        """A whole number from `least` to `most`; a problem and `least` when it is not there or not one."""
         value = self.data.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            self._bad(key, f"a whole number of at least {least}", value)
+        if isinstance(value, bool) or not isinstance(value, int) or value < least or (most and value > most):
+            span = f"of at least {least}" if most is None else f"from {least} to {most}"
+            self._bad(key, f"a whole number {span}", value)
             return least
         return value
 
@@ -119,6 +120,9 @@ def read_config(path: Path) -> Config:
         line = text.splitlines()[error.lineno - 1] if text else ""
         loc = Loc(name, error.lineno, error.colno)
         raise CheckpointError(Problem("S051", f"not valid JSON: {error.msg}", loc, line)) from None
+    except (ValueError, RecursionError):  # what Python itself limits: digits of a number, depth
+        message = "not usable JSON: a number of thousands of digits, or lists within lists without end"
+        raise CheckpointError(Problem("S051", message, Loc(name), help="fetch the file again")) from None
     if not isinstance(data, dict):
         raise CheckpointError(Problem("S051", "not a JSON object", Loc(name)))
     return Config(name, text, cast(dict[str, Any], data))
@@ -145,7 +149,7 @@ def tensor_names(folder: Path) -> frozenset[str]:
 def _weight_files(folder: Path) -> list[Path]:
     """The files that hold the weights when no index says so: other safetensors may lie beside them."""
     whole = folder / "model.safetensors"
-    if whole.exists():
+    if whole.exists() or whole.is_symlink():
         return [whole]
     found = sorted(folder.glob("*.safetensors"))
     return [path for path in found if _SHARD.search(path.name)] or found
@@ -153,19 +157,24 @@ def _weight_files(folder: Path) -> list[Path]:
 
 def _header(path: Path) -> Sequence[str]:
     name = display(path)
-    with path.open("rb") as file:
-        start = file.read(8)
-        if start.startswith(b"version "):
-            message = f"{name} is a Git LFS pointer, not weights"
-            raise CheckpointError(Problem("S051", message, help="fetch the file itself (git lfs pull)"))
-        size = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
-        if not 2 <= size <= MAX_HEADER:
-            raise CheckpointError(Problem("S051", f"{name} has no safetensors header", help="fetch the file again"))
-        raw = file.read(size)
+    try:
+        with path.open("rb") as file:
+            start = file.read(8)
+            size = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
+            raw = file.read(size) if 2 <= size <= MAX_HEADER else b""
+    except OSError as error:
+        gone = path.is_symlink() and not path.exists()
+        reason = "is a link to a file that is not there" if gone else f"cannot be read: {error.strerror}"
+        raise CheckpointError(Problem("S051", f"{name} {reason}", help="fetch the file again")) from None
+    if start.startswith(b"version "):
+        message = f"{name} is a Git LFS pointer, not weights"
+        raise CheckpointError(Problem("S051", message, help="fetch the file itself (git lfs pull)"))
+    if not 2 <= size <= MAX_HEADER:
+        raise CheckpointError(Problem("S051", f"{name} has no safetensors header", help="fetch the file again"))
     try:
         data: Any = json.loads(raw)
         return list(data.keys())
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         message = f"the safetensors header of {name} is cut off or damaged"
         raise CheckpointError(Problem("S051", message, help="fetch the file again")) from None
 

@@ -67,10 +67,14 @@ def init(request: Request) -> Written:
     if drafter is not None:
         files["drafter.yaml"] = drafter_text(drafter.facts, _drafter_comment(drafter))
     files = {"engine.yaml": _engine_text(request, slug, target, topology, tree), **files}
-    with staged_folder(request.out) as stage:
-        for name, content in files.items():
-            (stage / name).write_text(content, "utf-8")
-        _check_written(stage, request.out)
+    try:
+        with staged_folder(request.out) as stage:
+            for name, content in files.items():
+                (stage / name).write_text(content, "utf-8")
+            _check_written(stage, request.out)
+    except OSError as error:
+        message = f"cannot write {display(request.out)}: {error.strerror or error}"
+        raise SpecError(Problem("S053", message, help="name another folder with -o")) from None
     notes = target.notes + (drafter.notes if drafter else ())
     return Written(tuple(request.out / name for name in files), notes)
 
@@ -132,13 +136,22 @@ def _drafter_comment(drafter: Drafter) -> Sequence[str]:
 
 def _check_out(request: Request) -> None:
     out = request.out
-    if out.exists() and not out.is_dir():
-        raise SpecError(Problem("S053", f"{display(out)} is a file", help="name a folder with -o"))
-    there = sorted(p.name for p in out.iterdir()) if out.is_dir() else []
+    if out.is_symlink() or (out.exists() and not out.is_dir()):
+        state = "a link" if out.is_symlink() else "a file"
+        raise SpecError(Problem("S053", f"{display(out)} is {state}, not a folder", help="name a folder with -o"))
+    try:
+        there = sorted(p.name for p in out.iterdir()) if out.is_dir() else []
+        ours = out.resolve() == Path.cwd()
+    except OSError as error:
+        message = f"cannot read {display(out)}: {error.strerror or error}"
+        raise SpecError(Problem("S053", message, help="name another folder with -o")) from None
     foreign = [name for name in there if name not in FILES]
     if foreign:
         message = f"{display(out)} holds files that init does not write: {', '.join(foreign[:5])}"
         raise SpecError(Problem("S053", message, help="name another folder with -o"))
+    if ours:
+        hint = "name a folder in it, e.g. -o specs: a folder that is replaced is another one afterwards"
+        raise SpecError(Problem("S053", "the output is the working folder itself", help=hint))
     if there and not request.force:
         hint = "name another folder, or replace this one with --force"
         raise SpecError(Problem("S053", f"{display(out)} is not empty", help=hint))
@@ -160,7 +173,8 @@ def _found(kind: str, ref: str) -> Path:
 
 
 def _reference(ref: str, out: Path) -> str:
-    return Path(os.path.relpath(ref, out)).as_posix() if is_path(ref) else ref
+    # `..` behind a link leads elsewhere than it reads, so both ends are made real first
+    return Path(os.path.relpath(Path(ref).resolve(), out.resolve())).as_posix() if is_path(ref) else ref
 
 
 def _slug(path: Path) -> str:

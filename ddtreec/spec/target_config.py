@@ -11,6 +11,7 @@ from ddtreec.core.errors import CheckpointError
 from ddtreec.spec.facts import RouterFacts, TargetFacts, YarnFacts
 from ddtreec.spec.hf import Config, read_config, some, tensor_names
 from ddtreec.spec.packing_config import int4_group
+from ddtreec.spec.schema import MAX_LAYERS
 
 FLAT = ("deepseek_v3", "kimi_k2")
 NESTED = ("kimi_k25",)
@@ -45,7 +46,7 @@ def understand(
         raise CheckpointError(config.problems)
     notes: list[str] = [] if names else ["no weights here: tensor names and packing are taken from config.json"]
     prefix, skip = _prefix(config, names)
-    layers = text.whole("num_hidden_layers")
+    layers = text.whole("num_hidden_layers", most=MAX_LAYERS)
     skip += _extra_layers(text, names, prefix, layers, notes)
     _refuse_variants(text)
     theta, yarn = rotary(text)
@@ -163,7 +164,7 @@ def _extra_layers(text: Config, names: frozenset[str], prefix: str, layers: int,
     numbers = {int(n[len(start) :].split(".")[0]) for n in names if n.startswith(start)}
     extra = sorted(n for n in numbers if n >= layers)
     if not names:
-        extra = list(range(layers, layers + text.whole("num_nextn_predict_layers", 0, 0)))
+        extra = list(range(layers, layers + text.whole("num_nextn_predict_layers", 0, 0, MAX_LAYERS)))
     if names and numbers and not set(range(layers)) <= numbers:
         gone = sorted(set(range(layers)) - numbers)
         text.refuse("num_hidden_layers", f"{layers} layers, but the tensors lack layers {some(gone)}", code="S052")

@@ -90,7 +90,10 @@ def write_folder(out: Path, files: Mapping[str, bytes]) -> Path:
 
 def _plain(out: Path) -> Path:
     """Absolute, without following a link at its end."""
-    return Path(os.path.abspath(out))  # noqa: PTH100
+    try:
+        return Path(os.path.abspath(out))  # noqa: PTH100
+    except OSError as error:  # the working folder was removed
+        _explain(error, out)
 
 
 def refuse_foreign(out: Path) -> None:
@@ -107,10 +110,19 @@ def refuse_foreign(out: Path) -> None:
         raise BundleError(
             Problem("B010", f"the output is {what}, not a folder", Loc(str(out)), help="name another folder with -o")
         )
+    if (ours or empty) and _holds_working_folder(out):
+        message = "the output is the working folder or holds it, and a folder that is replaced is another one afterwards"
+        raise BundleError(Problem("B010", message, Loc(str(out)), help="go to another folder, or name another with -o"))
     if folder and not ours and not empty:
         message = f"the output folder is not empty and holds no {MANIFEST}, so it was not written by ddtreec"
         way_out = "name a new folder with -o, or empty this one yourself"
         raise BundleError(Problem("B011", message, Loc(str(out)), help=way_out))
+
+
+def _holds_working_folder(out: Path) -> bool:
+    with contextlib.suppress(OSError):  # a working folder that was removed is in no other
+        return Path.cwd().is_relative_to(out.resolve())
+    return False
 
 
 def _explain(error: OSError, out: Path) -> NoReturn:

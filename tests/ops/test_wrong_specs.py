@@ -185,6 +185,31 @@ CASES: dict[str, tuple[Edit, str, str, str]] = {
         "model:stack.1",
         "either one 'block', or",
     ),
+    "two ids": (
+        change("mlp", "up", id="gate"),
+        "S030",
+        "model:blocks.mlp.ops.2.id",
+        "block 'mlp' has two ops with the id 'gate'",
+    ),
+    "no layers": (
+        lambda m, d: m.__setitem__("stack", [{"block": "embed"}, {"block": "head"}]),
+        "S030",
+        "model:stack",
+        "the stack has no layers",
+    ),
+    "no stack": (lambda m, d: m.__setitem__("stack", []), "S030", "model:stack", "the stack has no layers"),
+    "head of every row": (
+        lambda m, d: (m["blocks"]["head"]["ops"].pop(0), op_of(m, "head", "norm").__setitem__("in", ["x"])),
+        "S062",
+        "model:stack.3",
+        "put a take_rows before the head",
+    ),
+    "experts role of a matrix": (
+        change("mlp", "gate", role="experts"),
+        "S013",
+        "model:blocks.mlp.ops.1.role",
+        "'experts' is none of",
+    ),
     "router groups": (
         change("moe", "router", groups=3),
         "S061",

@@ -84,6 +84,26 @@ def test_a_foreign_folder_is_refused_and_untouched(tmp_path: Path) -> None:
     assert content(tmp_path / "mine") == {"thesis.txt": b"years of work"}
 
 
+def test_the_working_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exchanging it would leave the person's shell in a folder that is gone."""
+    out = write(tmp_path / "engine")
+    for here in (out, out / "graph"):
+        monkeypatch.chdir(here)
+        with pytest.raises(BundleError, match=r"B010.*working folder"):
+            write(Path(os.path.relpath(out)))
+    monkeypatch.chdir(tmp_path)
+    write(out)
+
+
+def test_a_working_folder_that_is_gone_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(BundleError, match="B015"):
+        write(Path("engine"))
+    assert write(tmp_path / "engine").is_dir()
+
+
 def test_a_file_or_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "link").symlink_to(tmp_path)

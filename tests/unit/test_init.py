@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +23,8 @@ from ddtreec.spec.drafter_config import default_taps, read_drafter
 from ddtreec.spec.init import Request, init
 from ddtreec.spec.load import LoadedEngine, load_engine
 
-DATA = Path(__file__).resolve().parents[1] / "data"
+ROOT = Path(__file__).resolve().parents[2]
+DATA = ROOT / "tests" / "data"
 K26 = DATA / "k26"
 GOLDEN = sorted(path.name for path in K26.iterdir() if path.is_dir())
 CONFIGS = DATA / "configs"
@@ -361,6 +363,8 @@ REFUSED = [
     ("missing", lambda c: c.pop("kv_lora_rank"), "S051", ("`kv_lora_rank` is missing",), "by hand"),
     ("text", _set(hidden_size="128"), "S051", ("`hidden_size` must be a whole number", '"128"'), ""),
     ("zero", _set(kv_lora_rank=0), "S051", ("`kv_lora_rank` must be",), ""),
+    ("depth", _set(num_hidden_layers=10**30), "S051", ("a whole number from 1 to 512",), ""),
+    ("extra-depth", _set(num_nextn_predict_layers=10**30), "S051", ("a whole number from 0 to 512",), ""),
     ("no-eos", _set(eos_token_id=None), "S051", ("which token ends a text",), "eos_token_id"),
     ("tied", _set(tie_word_embeddings="yes"), "S051", ("`tie_word_embeddings` must be true or false",), ""),
 ]
@@ -473,6 +477,23 @@ def test_drafters_that_are_refused(changes: dict[str, Any], words: str, tmp_path
     assert words in caught.value.problems[0].message
 
 
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, '{"a": ' + "9" * 5000 + "}"])
+def test_json_beyond_what_python_reads(text: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(CheckpointError) as caught:
+        init(Request(tmp_path, tmp_path / "out"))
+    assert caught.value.problems[0].code == "S051"
+
+
+def test_a_link_to_weights_that_are_gone(tmp_path: Path) -> None:
+    """As in a cache of Hugging Face that was pruned."""
+    _write(tmp_path / "x", _config())
+    (tmp_path / "x" / "model.safetensors").symlink_to("../blobs/none")
+    with pytest.raises(CheckpointError) as caught:
+        init(Request(tmp_path / "x", tmp_path / "out"))
+    assert "model.safetensors is a link to a file that is not there" in caught.value.problems[0].message
+
+
 # ---- the folder and the command -----------------------------------------------------------------------------------
 
 
@@ -496,6 +517,33 @@ def test_force_never_replaces_what_init_did_not_write(tmp_path: Path) -> None:
         init(Request(K26 / "a-flat-8e", out, force=True))
     assert "thesis.tex" in caught.value.problems[0].message
     assert (out / "thesis.tex").read_text() == "years of work"
+
+
+def test_places_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "link").symlink_to("nowhere")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    for out, words in (
+        (tmp_path / "file" / "out", "cannot write"),
+        (tmp_path / "link", "is a link, not a folder"),
+        (Path(), "the output is the working folder itself"),
+        (tmp_path / "here", "the output is the working folder itself"),
+    ):
+        with pytest.raises(SpecError) as caught:
+            init(Request(K26 / "a-flat-8e", out))
+        assert caught.value.problems[0].code == "S053"
+        assert words in caught.value.problems[0].message
+    assert list((tmp_path / "here").iterdir()) == []
+
+
+def test_paths_behind_a_link(tmp_path: Path) -> None:
+    """`..` from a folder behind a link does not lead back through the link."""
+    (tmp_path / "far" / "away").mkdir(parents=True)
+    (tmp_path / "near").symlink_to("far/away")
+    shutil.copy(ROOT / "specs" / "topologies" / "cpu.yaml", tmp_path / "mine.yaml")
+    init(Request(K26 / "a-flat-8e", tmp_path / "near" / "out", topology=str(tmp_path / "mine.yaml")))
+    assert load_engine(tmp_path / "near" / "out" / "engine.yaml").topology.name == "cpu"
 
 
 def test_a_failed_init_leaves_nothing(tmp_path: Path) -> None:

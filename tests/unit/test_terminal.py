@@ -311,3 +311,45 @@ def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         assert report is not None
         report(5, 10, "w")
     assert "loading" in screen.getvalue()
+
+
+# ---- streams that are not there ----
+
+
+def ddtreec(shell: str, **env: str) -> subprocess.CompletedProcess[bytes]:
+    """The command with redirections as a shell makes them."""
+    command = f"{sys.executable} -m ddtreec.cli.main {shell}"
+    return subprocess.run(["bash", "-c", command], env={**ENV, **env}, cwd=ROOT, capture_output=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("shell", "code", "said"),
+    [
+        ("check tiny-k2-cpu >&-", 0, b""),
+        ("compile tiny-k2-cpu --to spec >&-", 0, b""),
+        ("check none <&-", 2, b"error[S020]"),
+        ("check none 2>&-", 2, b""),
+        ("check none >&- 2>&- <&-", 2, b""),
+        ("run none --weights none --prompt-file - <&-", 5, b"error[B020]"),
+        ("check tiny-k2-cpu >/dev/full", 2, b"error[C001]: cannot write the output: No space left on device"),
+        ("compile tiny-k2-cpu --to spec >/dev/full", 2, b"error[C001]"),
+    ],
+)
+def test_closed_and_full_streams(shell: str, code: int, said: bytes) -> None:
+    done = ddtreec(shell)
+    assert done.returncode == code, done.stderr
+    assert done.stderr.startswith(said) and bool(said) == bool(done.stderr), done.stderr
+    assert done.stdout == b""
+
+
+def test_text_is_utf_8_whatever_the_locale() -> None:
+    """In code that writes what a model said: not each character has a place in an 8-bit code."""
+    script = (
+        "import click\nfrom ddtreec.cli.common import guarded\n"
+        "@click.command()\n@guarded\ndef main(): print('\\u6765 \\U0001f600')\nmain()"
+    )
+    for encoding in ("ascii", "latin-1"):
+        done = subprocess.run(
+            [sys.executable, "-c", script], env={**ENV, "PYTHONIOENCODING": encoding}, capture_output=True, check=False
+        )
+        assert done.stdout.decode("utf-8") == "\u6765 \U0001f600\n", done.stderr

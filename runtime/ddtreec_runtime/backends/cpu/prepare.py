@@ -25,12 +25,14 @@ def prepare(programs: Iterable[Program], weights: Sequence[dict[str, Tensor]]) -
     for call in (call for program in programs for call in program.calls):
         for place, name in enumerate(call.weights):
             (wanted if place in TRANSPOSED.get(call.kernel, ()) else others).add(name)
-    done: dict[int, tuple[Tensor, Tensor]] = {}
+    places: dict[int, list[tuple[dict[str, Tensor], str]]] = {}
     for of_rank in weights:
         for name in sorted((wanted - others) & of_rank.keys()):
-            tensor = of_rank[name]
-            if tensor.dtype != torch.float32:
-                continue
-            if id(tensor) not in done:
-                done[id(tensor)] = tensor, tensor.transpose(-1, -2).contiguous().transpose(-1, -2)
-            of_rank[name] = done[id(tensor)][1]
+            if of_rank[name].dtype == torch.float32:
+                places.setdefault(id(of_rank[name]), []).append((of_rank, name))
+    for shared in places.values():
+        # The old tensor is free when its last holder has the new one: never more than one is held twice.
+        of_rank, name = shared[0]
+        turned = of_rank[name].transpose(-1, -2).contiguous().transpose(-1, -2)
+        for of_rank, name in shared:
+            of_rank[name] = turned

@@ -25,7 +25,7 @@ from ddtreec_runtime.backends.cpu.kernels.mla_attention import mla_attention
 from ddtreec_runtime.backends.cpu.kernels.q_absorb import bind_q_absorb, q_absorb
 from ddtreec_runtime.backends.cpu.kernels.rms_norm import bind_rms_norm, rms_norm
 from ddtreec_runtime.backends.cpu.kernels.rope import bind_rope, rope
-from ddtreec_runtime.backends.cpu.kernels.router import router
+from ddtreec_runtime.backends.cpu.kernels.router import bind_router, router
 from ddtreec_runtime.backends.cpu.kernels.swiglu import swiglu
 from ddtreec_runtime.backends.cpu.kernels.take_rows import take_rows
 from ddtreec_runtime.backends.cpu.kernels.tap import bind_tap, tap
@@ -66,6 +66,7 @@ BINDERS: dict[str, Callable[..., Callable[[], object]]] = {
     "q_absorb": bind_q_absorb,
     "rms_norm": bind_rms_norm,
     "rope": bind_rope,
+    "router": bind_router,
     "tap": bind_tap,
     "v_up": bind_v_up,
 }

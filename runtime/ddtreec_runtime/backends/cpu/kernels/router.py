@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -27,17 +29,43 @@ def router(
     best groups may be chosen. Weights are unbiased scores, divided by (sum + 1e-20) when `normalize`, times `scale`.
     Equal scores: the smaller expert id (and group) first.
     """
-    logits = torch.mm(x if x.dtype == weight.dtype else x.to(weight.dtype), weight.t())
-    scores = logits.sigmoid_() if score == "sigmoid" else logits.softmax(-1)
-    choice = scores if bias is None else scores + bias
-    if groups > 1:
-        choice = _keep_groups(choice, groups, top_groups)
-    order = choice.sort(dim=-1, descending=True, stable=True).indices
-    ids.copy_(order[:, :top_k])
-    chosen = scores.gather(1, ids)
-    if normalize:
-        chosen.div_(chosen.sum(-1, keepdim=True).add_(1e-20))
-    torch.mul(chosen, scale, out=w) if w.dtype == chosen.dtype else w.copy_(chosen * scale)
+    rule = {"groups": groups, "top_groups": top_groups, "score": score, "normalize": normalize, "scale": scale}
+    bind_router(ids, w, x, weight, bias, top_k=top_k, **rule)()
+
+
+def bind_router(
+    ids: Tensor,
+    w: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    top_k: int,
+    groups: int = 1,
+    top_groups: int = 1,
+    score: str = "sigmoid",
+    normalize: bool = True,
+    scale: float = 1.0,
+) -> Callable[[], object]:
+    """See `router`."""
+    turned = weight.t()
+    # One small product gives (sum + 1e-20) / scale of every row.
+    least, ones = weight.new_full((1, 1), 1e-20 / scale), weight.new_full((top_k, 1), 1 / scale)
+
+    def run() -> None:
+        logits = torch.mm(x if x.dtype == weight.dtype else x.to(weight.dtype), turned)
+        scores = logits.sigmoid_() if score == "sigmoid" else logits.softmax(-1)
+        choice = scores if bias is None else scores + bias
+        if groups > 1:
+            choice = _keep_groups(choice, groups, top_groups)
+        ids.copy_(choice.sort(dim=-1, descending=True, stable=True).indices[:, :top_k])
+        torch.gather(scores, 1, ids, out=w)
+        if normalize:
+            w.div_(torch.addmm(least, w, ones))
+        else:
+            w.mul_(scale)
+
+    return run
 
 
 def _keep_groups(choice: Tensor, groups: int, top_groups: int) -> Tensor:
