@@ -93,3 +93,16 @@ def test_int4_experts_cut_over_four_ranks(experts: str) -> None:
         torch.testing.assert_close(got, want, atol=1e-4, rtol=0)
     done = loaded.generate(gold["p1.input_ids"].tolist(), 64, ignore_eos=True)
     assert done.output_ids == gold["g1.tokens"].tolist()
+
+
+def test_drawn_text_is_the_same_with_every_speculation() -> None:
+    """At temperature 0.8, where this model's text is not its greedy one, and real drafts are accepted in part."""
+    loaded, prompt = pair("cpu", "float64"), golden()["prompts"][0].tolist()
+
+    def text(mode: str, budget: int | None = None, heat: float = 0.8) -> list[int]:
+        return loaded.generate(prompt, 40, heat, seed=4, speculation=mode, budget=budget, ignore_eos=True).output_ids
+
+    plain = text("off")
+    assert plain != text("off", heat=0.0)
+    for mode, budget in (("chain", None), *(("tree", n) for n in (0, 1, 2, 7, 8, 16, 64))):
+        assert text(mode, budget) == plain, (mode, budget)
