@@ -24,8 +24,8 @@ demo: setup  ## Compile the tiny engine and generate text with it on the CPU.
 	$(BIN)/python -m ddtreec.cli.main run demo/tiny-k2-cpu --weights models/tiny-pair/target \
 	  --drafter-weights models/tiny-pair/drafter --prompt-file examples/queue.txt --max-new-tokens 96
 
-test: setup  ## Run all tests that need no GPU.
-	$(BIN)/python -m pytest -m "not gpu" -n 2
+test: setup  ## Run all tests that need neither a GPU nor many minutes.
+	$(BIN)/python -m pytest -m "not gpu and not slow" -n 2
 
 check: setup  ## Lint, format, types, import doors, sizes, specs, generated text.
 	$(BIN)/ruff check .

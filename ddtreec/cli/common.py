@@ -54,7 +54,10 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
                 _bug(error)
             _let_go_of_stdout()
             message = f"cannot write the output: {error.strerror or error}"
-            fail(SpecError(Problem("C001", message, help="make room, or send it elsewhere")).render(), SpecError.exit_code)
+            fail(
+                SpecError(Problem("C001", message, help="make room, or send it elsewhere")).render(),
+                SpecError.exit_code,
+            )
         except Exception as error:  # a bug of ours: said as such, instead of a traceback nobody asked for
             _bug(error)
 
@@ -71,7 +74,7 @@ def ready_streams() -> None:
     """Streams that were closed before we began (`>&-`) lead nowhere, and text that is not for a terminal is UTF-8."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  as long as the process
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115  as long as the process
     out = sys.stdout
     if isinstance(out, io.TextIOWrapper) and not out.encoding.lower().replace("-", "").startswith("utf"):
         if out.isatty():

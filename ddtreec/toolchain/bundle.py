@@ -111,7 +111,9 @@ def refuse_foreign(out: Path) -> None:
             Problem("B010", f"the output is {what}, not a folder", Loc(str(out)), help="name another folder with -o")
         )
     if (ours or empty) and _holds_working_folder(out):
-        message = "the output is the working folder or holds it, and a folder that is replaced is another one afterwards"
+        message = (
+            "the output is the working folder or holds it, and a folder that is replaced is another one afterwards"
+        )
         raise BundleError(Problem("B010", message, Loc(str(out)), help="go to another folder, or name another with -o"))
     if folder and not ours and not empty:
         message = f"the output folder is not empty and holds no {MANIFEST}, so it was not written by ddtreec"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,7 @@ from ddtreec_runtime.state import StepState, causal
 from ddtreec_runtime.text import Tokenizer
 from ddtreec_runtime.threads import automatic, computing
 from ddtreec_runtime.tree import Tree
+from ddtreec_runtime.turns import alone
 from ddtreec_runtime.weights import Progress, audit, load_all, read_checkpoint
 
 Speculation = Literal["tree", "chain", "off"]
@@ -34,7 +36,9 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch
 
 
 class Engine:
-    """One bundle with its weights, ready to run one sequence at a time. Not thread-safe; every call starts afresh.
+    """One bundle with its weights, ready to run one sequence at a time; every call starts afresh.
+
+    A call while another runs, from a thread or from a listener, is refused: SpecError R016.
 
     Use it as a context manager, or call `close`.
     """
@@ -54,7 +58,9 @@ class Engine:
         self.threads = threads
         """CPU threads of every call. Torch's own number, which belongs to the process, is put back afterwards."""
         self.warnings: tuple[str, ...] = ()
-        """What is strange about the checkpoints and harmless if it is meant: tensors of the model that nothing reads."""
+        """What is strange in the checkpoints and harmless if it is meant: tensors of the model that nothing reads."""
+        self.turn = threading.Lock()
+        """Held during a call."""
         self._parts: Parts | None = parts
         self._weights = weights
 
@@ -118,6 +124,7 @@ class Engine:
 
     # ---- the model ----
 
+    @alone
     @computing
     def logits(self, token_ids: Sequence[int]) -> Tensor:
         """Next-token logits after every token: [T, V] in the engine's dtype.
@@ -128,6 +135,7 @@ class Engine:
         target = self._fresh().target
         return torch.cat([logits.clone() for _, logits in target.prefill(ids, "all")])
 
+    @alone
     @computing
     def hidden_states(self, token_ids: Sequence[int], layers: Sequence[int | str]) -> Tensor:
         """Residual stream after each asked layer: [len(layers), T, H] in the engine's dtype.
@@ -155,6 +163,7 @@ class Engine:
             chunks.append(torch.stack([env[name] for name in names]) if names else torch.empty(0, rows, 0))
         return torch.cat(chunks, dim=1)
 
+    @alone
     @computing
     def tree_logits(self, prefix_ids: Sequence[int], node_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
         """Next-token logits at every node of a token tree behind a prefix: [N, V] in the engine's dtype.
@@ -175,6 +184,7 @@ class Engine:
         hidden = torch.from_numpy(~tree.visibility).unsqueeze(1) if len(nodes) > 1 else None
         return parts.target.step(nodes, len(prefix) + depth, hidden).clone()
 
+    @alone
     @computing
     def draft_logits(self, token_ids: Sequence[int]) -> Tensor:
         """What the drafter guesses behind these tokens: [block - 1, V] in the engine's dtype.
@@ -192,6 +202,7 @@ class Engine:
 
     # ---- text ----
 
+    @alone
     @computing
     def generate(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from functools import cache
 
@@ -201,3 +202,28 @@ def test_without_a_drafter() -> None:
     for wrong in ({"dtype": "int8"}, {"device": "tpu"}):
         with pytest.raises(SpecError, match="R009"):
             Engine.load(made, A, **wrong)
+
+
+def test_one_call_at_a_time() -> None:
+    """A call from a listener or another thread is refused and leaves the running one as it was."""
+    loaded = engine(K26 / "a-flat-8e")
+    plain = loaded.generate([5, 6, 7], 8).output_ids
+    refusals: list[str] = []
+
+    def call() -> None:
+        try:
+            loaded.logits([1, 2])
+        except SpecError as error:
+            refusals.append(error.problems[0].code)
+
+    def listen(ids: list[int], text: str) -> None:
+        call()
+        other = threading.Thread(target=call)
+        other.start()
+        other.join()
+
+    assert loaded.generate([5, 6, 7], 8, on_tokens=listen).output_ids == plain
+    assert refusals == ["R016"] * 16
+    with pytest.raises(ZeroDivisionError):
+        loaded.generate([5, 6, 7], 8, on_tokens=lambda ids, text: print(1 // 0))
+    assert loaded.generate([5, 6, 7], 8).output_ids == plain

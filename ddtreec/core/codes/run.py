@@ -110,6 +110,13 @@ RUN: dict[str, Code] = {
         "Check the weights; report it with the prompt.",
         "a row of NaN",
     ),
+    "R016": Code(
+        "the engine is in the middle of another call",
+        "An engine works on one sequence at a time.",
+        "Two threads with one engine, or a listener that calls it.",
+        "Wait for the call to end, or load a second engine.",
+        "engine.generate(..., on_tokens=lambda ids, text: engine.logits(ids))",
+    ),
     "R020": Code(
         "no prompt, or several",
         "One of --prompt, --prompt-file, --prompt-ids and --prompts is given.",
