@@ -30,7 +30,7 @@ test: setup  ## Run all tests that need neither a GPU nor many minutes.
 check: setup  ## Lint, format, types, import doors, sizes, specs, generated text.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.house
 
