@@ -25,7 +25,7 @@ demo: setup  ## Compile the tiny engine and generate text with it on the CPU.
 	  --drafter-weights models/tiny-pair/drafter --prompt-file examples/queue.txt --max-new-tokens 96
 
 test: setup  ## Run all tests that need neither a GPU nor many minutes.
-	$(BIN)/python -m pytest -m "not gpu and not slow" -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not gpu and not slow" -n 2  # two processes, a thread each: they would spin
 
 check: setup  ## Lint, format, types, import doors, sizes, specs, generated text.
 	$(BIN)/ruff check .
