@@ -24,13 +24,13 @@ demo: setup  ## Compile the tiny engine and generate text with it on the CPU.
 	$(BIN)/python -m ddtreec.cli.main run demo/tiny-k2-cpu --weights models/tiny-pair/target \
 	  --drafter-weights models/tiny-pair/drafter --prompt-file examples/queue.txt --max-new-tokens 96
 
-test: setup  ## Run all tests that need no GPU.
-	$(BIN)/python -m pytest -m "not gpu" -n 2
+test: setup  ## Run all tests that need neither a GPU nor many minutes.
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not gpu and not slow" -n 2  # two processes, a thread each: they would spin
 
 check: setup  ## Lint, format, types, import doors, sizes, specs, generated text.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.house
 

@@ -68,7 +68,7 @@ def main() -> None:
         bundle = build(args.checkpoint, args.drafter, args.latent_norm_eps, Path(folder))
         modes = [("off", {"speculation": "off"}), ("chain", {"speculation": "chain"})]
         modes += [(f"tree {n}", {"speculation": "tree", "budget": n}) for n in (4, 8, 16)]
-        with Engine.load(bundle, args.checkpoint, args.drafter) as engine:
+        with Engine.load(bundle, args.checkpoint, args.drafter, threads=args.threads) as engine:
             for warm in (True, False):
                 for prompt in prompts[:1] if warm else prompts:
                     reference, taken = peer.generate(prompt, args.tokens)

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from benchmarks.record import write
 from benchmarks.tau import PAIR
@@ -105,9 +104,7 @@ def main() -> None:
     parser.add_argument("--latent-norm-eps", type=float, default=1e-5)
     parser.add_argument("--limit", type=int, default=200)
     parser.add_argument("--tokens", type=int, default=128)
-    parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
     prompts = [list(one.ids) for one in read_prompts(None, None, None, args.prompts)[: args.limit]]
     results: list[dict[str, object]] = []
     faults = 0
@@ -135,7 +132,7 @@ def main() -> None:
                 )
     write(
         "lossless",
-        f"python -m benchmarks.lossless --limit {args.limit} --tokens {args.tokens} --threads {args.threads}",
+        f"python -m benchmarks.lossless --limit {args.limit} --tokens {args.tokens}",
         {"prompts": len(prompts), "tokens": args.tokens, "dtype": "float32", "budgets": BUDGETS, "results": results},
     )
     if faults:

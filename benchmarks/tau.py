@@ -1,6 +1,6 @@
 """Tau of the shipped pair: the whole evaluation, from the committed weights, by one command.
 
-    python -m benchmarks.tau [--limit N] [--jobs 2] [--threads 2]
+    python -m benchmarks.tau [--limit N] [--jobs 2] [--threads N]
 
 Compiles the pair with a tree of 64, measures (see `ddtreec bench --tau`), and writes `benchmarks/results/tau.json`,
 `docs/images/tau.png`, `docs/images/tau.svg` and `docs/tau.md`.
@@ -12,8 +12,6 @@ import argparse
 import sys
 import tempfile
 from pathlib import Path
-
-import torch
 
 from benchmarks.record import RESULTS
 from benchmarks.tau_page import PAGE, render
@@ -42,18 +40,17 @@ def main() -> None:
     parser.add_argument("--limit", type=int)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, help="of the engine; by default what its matrices are worth")
     parser.add_argument("--dry", action="store_true", help="print alone, write nothing")
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    named = f" --limit {args.limit}" if args.limit else ""
-    command = f"python -m benchmarks.tau --jobs {args.jobs} --threads {args.threads}{named}"
+    named = (f" --limit {args.limit}" if args.limit else "") + (f" --threads {args.threads}" if args.threads else "")
+    command = f"python -m benchmarks.tau --jobs {args.jobs}{named}"
     prompts = [list(one.ids) for one in read_prompts(None, None, None, args.prompts)[: args.limit]]
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
         init(Request(args.checkpoint, out / "spec", args.drafter, "cpu", "ddtree-64", latent_eps=args.latent_norm_eps))
         compile_engine(out / "spec" / "engine.yaml", (), "bundle", out / "bundle")
-        source = Source(out / "bundle", args.checkpoint, args.drafter, "float32")
+        source = Source(out / "bundle", args.checkpoint, args.drafter, "float32", args.threads)
         with source.load() as engine:
             settings = Settings(args.tokens, speed_prompts=6, jobs=args.jobs)
             report = measure(engine, source, prompts, settings, stamp(command, __version__), _progress)

@@ -1,4 +1,4 @@
-"""What a linter cannot see: sizes, one file a kind in each room, shipped engines that check, no foreign words.
+"""What a linter cannot see: sizes, one file a kind in each room, shipped engines that check, generated/ up to date.
 
     python -m tools.house
 
@@ -12,9 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ddtreec import driver
+from ddtreec.artifacts.manifest import MANIFEST
 from ddtreec.core.errors import DdtreecError
 from ddtreec.ops import KINDS
 from ddtreec.spec.load import load_engine
+from tools.golden import ENGINES
 
 ROOT = Path(__file__).resolve().parents[1]
 MODULE_LINES, TEMPLATE_LINES, SPEC_LINES = 400, 120, 200
@@ -61,12 +63,22 @@ def engines() -> Iterator[str]:
             yield f"specs/engines/{path.name}: {error.render()}"
 
 
+def generated(root: Path = ROOT / "generated") -> Iterator[str]:
+    """Files of generated/ that the compiler would write otherwise today; the manifest holds their digests."""
+    for engine in ENGINES:
+        files = driver.build_files(load_engine(engine))
+        held = {p.relative_to(root / engine).as_posix(): p for p in (root / engine).rglob("*") if p.is_file()}
+        for path in sorted({*files, *held} - {MANIFEST}):
+            if path not in files or path not in held or held[path].read_bytes() != files[path]:
+                yield f"generated/{engine}/{path} is out of date: run `make golden`"
+
+
 def main() -> None:
     """All of it."""
-    faults = [*sizes(), *rooms(), *engines()]
+    faults = [*sizes(), *rooms(), *engines(), *generated()]
     if faults:
         sys.exit("\n".join(faults))
-    print(f"house in order: sizes, {len(KINDS)} kinds, shipped engines")
+    print(f"house in order: sizes, {len(KINDS)} kinds, shipped engines, generated text")
 
 
 if __name__ == "__main__":

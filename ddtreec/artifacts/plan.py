@@ -60,7 +60,7 @@ class Weight(Struct, frozen=True):
     [n]); with `experts` > 0 this is done for every local expert and stacked in front; parts are concatenated along
     the rows; the result is viewed as `shape`, the shape of ONE rank.
 
-    `packing`: how the checkpoint stores it: 'dense' (one float tensor) or 'int4-g32' (compressed-tensors
+    `packing`: how the checkpoint stores it: 'dense' (one float tensor) or 'int4' (compressed-tensors
     pack-quantized: `<tensor>_packed`, `<tensor>_scale`, `<tensor>_shape`). `group` is the INT4 group size (inputs per
     scale). `product`: 'exact' dequantises q * scale in the compute dtype, 'bf16' rounds the product to bfloat16 first
     (what Hugging Face and Marlin do). `precision`: 'compute' or 'float32' (never computed below float32: router).

@@ -51,7 +51,7 @@ BUDGETS = (4, 8, 16, 32, 64)
 @click.option(
     "--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes that share the texts."
 )
-@click.option("--threads", type=click.IntRange(min=1), help="Threads of this process.  [default: what torch takes]")
+@click.option("--threads", type=click.IntRange(min=1), help="CPU threads.  [default: what its matrices are worth]")
 @click.option("--dtype", type=click.Choice(["float32", "bfloat16", "float64"]), help="[default: what the bundle says]")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write all numbers to this file.")
 @click.option("--plot", multiple=True, type=click.Path(path_type=Path), help="Draw to this .png or .svg; repeatable.")
@@ -97,8 +97,6 @@ def bench(
     _room_for(json_file)
     asked = read_prompts(None, None, None, _prompts(bundle, prompts))[:limit]
 
-    import torch
-
     from ddtreec_runtime.bench import plot as drawing
     from ddtreec_runtime.bench.measure import Settings, Source, measure
     from ddtreec_runtime.bench.record import stamp
@@ -107,13 +105,13 @@ def bench(
     from ddtreec_runtime.engine import Engine
 
     drawing.refuse_early(plot)
-    if threads is not None:
-        torch.set_num_threads(threads)
     with generating.source(bundle, weights, drafter_weights) as given:
         with reporting(progress, "loading") as report:
-            engine = Engine.load(given.bundle, given.weights, given.drafter, dtype=dtype, progress=report)
+            engine = Engine.load(
+                given.bundle, given.weights, given.drafter, dtype=dtype, threads=threads, progress=report
+            )
         with engine:
-            source = Source(given.bundle, given.weights, given.drafter, dtype)
+            source = Source(given.bundle, given.weights, given.drafter, dtype, threads)
             ids = [one.encode(engine.tokenizer, given.weights) for one in asked]
             room = engine.plan.tree.budget
             fitting = wanted or tuple(budget for budget in BUDGETS if budget <= room) or (room,)

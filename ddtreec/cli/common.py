@@ -8,7 +8,6 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
-from pathlib import Path
 from typing import NoReturn, ParamSpec
 
 import click
@@ -75,7 +74,7 @@ def ready_streams() -> None:
     """Streams that were closed before we began (`>&-`) lead nowhere, and text that is not for a terminal is UTF-8."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # as long as the process
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115  as long as the process
     out = sys.stdout
     if isinstance(out, io.TextIOWrapper) and not out.encoding.lower().replace("-", "").startswith("utf"):
         if out.isatty():

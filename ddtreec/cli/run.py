@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ddtreec.cli import generating
+from ddtreec.cli.colour import paint
 from ddtreec.cli.common import INTERRUPTED, guarded
 from ddtreec.cli.progress import Style, reporting
 from ddtreec.cli.progress import option as progress_option
@@ -74,6 +75,7 @@ def run(
             engine = Engine.load(
                 source.bundle, source.weights, source.drafter, dtype=dtype, progress=report, threads=threads
             )
+        warn(engine.warnings)
         with engine:
             encoded = [one.fitting(engine, source.weights) for one in asked]
             for ids in encoded:
@@ -134,6 +136,14 @@ class Shown:
         else:
             print("".join(self.pieces) if self._text_last() else "", flush=True)
         print(f"interrupted after {len(self.ids)} tokens", file=sys.stderr)
+
+
+def warn(lines: tuple[str, ...], most: int = 5) -> None:
+    """Say on stderr what is strange about the checkpoints: the first few lines, and how many more there are."""
+    for line in lines[:most]:
+        print(paint(f"warning: {line}", sys.stderr), file=sys.stderr)
+    if len(lines) > most:
+        print(f"  and {len(lines) - most} more kinds of tensors that nothing reads", file=sys.stderr)
 
 
 def summary(done: Generation) -> str:

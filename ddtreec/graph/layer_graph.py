@@ -1,4 +1,4 @@
-"""The layer graph: frozen typed nodes in a networkx DiGraph. `Node.inputs` is the truth, edges are derived.
+"""The layer graph: frozen typed nodes in order. `Node.inputs` is the truth, edges are derived.
 
 One LayerGraph is one program ('target', 'draft_context', 'draft_block'). Values are named by their producer and are
 written once (SSA). Walk order is the order of insertion, which is a topological order.
@@ -9,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ddtreec.core.errors import Loc
 from ddtreec.ops.base import Op, TensorType
-
-if TYPE_CHECKING:
-    import networkx as nx
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +70,6 @@ class LayerGraph:
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self.nodes)
-
-    @cached_property
-    def digraph(self) -> nx.DiGraph[str]:
-        """The nodes by id (attribute `node`), with an edge from the producer of each value to its readers."""
-        import networkx as nx  # here, so that only who asks for this view pays for it
-
-        graph: nx.DiGraph[str] = nx.DiGraph()
-        for node in self.nodes:
-            graph.add_node(node.id, node=node)
-            graph.add_edges_from((self.producer[v].id, node.id) for v in node.inputs if v in self.producer)
-        return graph
 
     @cached_property
     def _readers(self) -> dict[str, list[Node]]:

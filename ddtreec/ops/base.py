@@ -97,12 +97,14 @@ REPLICATED, PARTIAL, CUT = "R", "P", "S1"
 
 
 def placed(kind: TensorType, placement: str, ranks: int) -> TensorType:
-    """What one rank holds of a value of this type under a placement. The cut axis must divide by `ranks`."""
+    """What one rank holds of a value of this type under a placement. Raises ValueError where the cut axis does not
+    divide by `ranks`."""
     if not placement.startswith("S"):
         return kind
     axis = int(placement[1:])
     size = kind.shape[axis]
-    assert isinstance(size, int) and size % ranks == 0, f"{kind} does not divide by {ranks} along axis {axis}"
+    if not isinstance(size, int) or size % ranks:
+        raise ValueError(f"{kind} does not divide by {ranks} along axis {axis}")
     return replace(kind, shape=(*kind.shape[:axis], size // ranks, *kind.shape[axis + 1 :]))
 
 

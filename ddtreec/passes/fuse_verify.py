@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ddtreec.artifacts.plan import WeightPart
+from ddtreec.artifacts.plan import Weight, WeightPart
 from ddtreec.core.errors import VerifyError
 from ddtreec.graph.layer_graph import LayerGraph, Node
 from ddtreec.ops.all_gather import AllGather
@@ -77,15 +77,28 @@ def _verify_merged(before: LayerGraph, flat: LayerGraph, node: Node, op: Linear)
     split = readers[0].op
     olds = [before.producer.get(v) for v in readers[0].outputs]
     parts: list[WeightPart] = []
+    held: list[Weight] = []
     for old, size in zip(olds, split.sizes, strict=True):
         if old is None or not isinstance(old.op, Linear) or old.inputs != node.inputs:
             raise VerifyError("fuse", node.id, "merges what was no linear of the same value")
         if math.prod(old.op.outputs) != size:
             raise VerifyError("fuse", node.id, f"gives {size} columns to '{old.outputs[0]}'")
         parts += old.op.weight.parts
+        held.append(old.op.weight)
     if tuple(parts) != op.weight.parts:
         raise VerifyError("fuse", node.id, "does not hold the rows of its linears in order")
+    size = op.weight.shape, op.weight.bytes
+    if size != ((sum(w.shape[0] for w in held), *held[0].shape[1:]), sum(w.bytes for w in held)):
+        raise VerifyError("fuse", node.id, f"has the shape and bytes {size}, not those of its linears together")
+    if {_stored(w) for w in held} != {_stored(op.weight)}:
+        raise VerifyError("fuse", node.id, "does not store its rows as its linears do")
     return {old.id for old in olds if old is not None}
+
+
+def _stored(weight: Weight) -> tuple[object, ...]:
+    """How a weight is read and kept, its parts and size aside."""
+    kept = (weight.role, weight.store, weight.packing, weight.group, weight.product, weight.precision)
+    return *kept, weight.experts, weight.expert_shard
 
 
 def _verify_gathers(before: LayerGraph, node: Node, op: AllGather) -> set[str]:

@@ -52,14 +52,6 @@ def row_buckets(budget: int, chunk: int) -> tuple[int, ...]:
     return tuple(sorted({*(rows for rows in ROW_COUNTS if rows <= most), most, chunk}))
 
 
-def verify_bucket(rows: int, buckets: Sequence[int]) -> int:
-    """The smallest bucket that holds `rows` rows. Raises ValueError where none does."""
-    for bucket in buckets:
-        if bucket >= rows:
-            return bucket
-    raise ValueError(f"no bucket holds {rows} rows")
-
-
 def launches(calls: Sequence[Call], backend: str) -> tuple[Launch, ...]:
     """The launches of a program in order; calls of one node are one launch."""
     result: list[Launch] = []

@@ -34,28 +34,45 @@ def is_path(ref: str) -> bool:
     return ref.endswith((".yaml", ".yml")) or "/" in ref or ref.startswith(".")
 
 
+def is_folder(ref: str) -> bool:
+    """Whether a reference is the name of a folder here."""
+    return _there(FilePath(ref)) and FilePath(ref).is_dir()
+
+
 def locate(kind: Kind, ref: str, folder: FilePath, place: Place | None = None) -> FilePath:
     """The file that `ref` means, seen from `folder`. Raises SpecError S020 naming what exists."""
     if is_path(ref):
         path = folder / ref
-        if path.exists():
+        if _there(path):
             return path
-        beside = sorted(p.name for p in path.parent.glob("*.yaml")) if path.parent.is_dir() else []
+        beside = sorted(p.name for p in path.parent.glob("*.yaml")) if _there(path.parent) else []
         hint = meant(path.name, beside) or (f"files there: {', '.join(beside)}" if beside else "check the path")
-        raise SpecError(_missing(f"{kind} spec {display(path)} does not exist", hint, place))
+        raise SpecError(_missing(f"{kind} spec {_short(display(path))} does not exist", hint, place))
     names = shipped(kind)
     if ref in names:
         return names[ref]
     beside = folder / f"{ref}.yaml"
     hint = meant(ref, names) or f"shipped: {', '.join(names)}; or give a path that ends in .yaml"
-    if beside.is_file():
+    if _there(beside):
         hint = f"for the file write `{ref}.yaml`"
-    raise SpecError(_missing(f"no {kind} spec is called `{ref}`", hint, place))
+    raise SpecError(_missing(f"no {kind} spec is called `{_short(ref)}`", hint, place))
 
 
 def read_spec(kind: Kind, path: FilePath) -> Document:
     """The document at `path` with everything it extends merged in. Raises SpecError S001..S007, S020, S021."""
     return _read(kind, path, [])
+
+
+def _there(path: FilePath) -> bool:
+    """Whether `path` exists; a name that no file can have (too long, with a NUL) does not."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 100 else f"{name[:100]}.."
 
 
 def meant(word: str, known: Iterable[str]) -> str:

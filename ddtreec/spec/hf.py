@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import struct
 from collections.abc import Iterable, Sequence
@@ -59,8 +60,9 @@ class Config:
     def real(self, key: str, default: float | None = None, *, positive: bool = True) -> float:
         """A finite number, positive unless said."""
         value = self.data.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or (positive and value <= 0):
-            self._bad(key, "a positive number" if positive else "a number", value)
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not math.isfinite(value) or (positive and value <= 0):  # JSON in Python knows NaN and Infinity
+            self._bad(key, "a positive number" if positive else "a finite number", value)
             return 1.0
         return float(value)
 

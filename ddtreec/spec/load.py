@@ -17,7 +17,7 @@ from ddtreec import __version__
 from ddtreec.core.errors import Loc, Problem, SpecError
 from ddtreec.spec import overrides as sets
 from ddtreec.spec.explain import problems_of, shown
-from ddtreec.spec.find import KINDS, is_path, locate, read_spec
+from ddtreec.spec.find import KINDS, is_folder, is_path, locate, read_spec
 from ddtreec.spec.schema import (
     CLASSES,
     DrafterSpec,
@@ -110,7 +110,7 @@ def load_engine(ref: str | FilePath, overrides: Sequence[str] = ()) -> LoadedEng
 
 
 def _entry(kind: Kind, ref: str | FilePath) -> FilePath:
-    if isinstance(ref, FilePath) or is_path(ref) or FilePath(ref).is_dir():
+    if isinstance(ref, FilePath) or is_path(ref) or is_folder(ref):
         return FilePath(ref)
     return locate(kind, ref, FilePath())
 

@@ -64,8 +64,9 @@ def read_file(path: FilePath) -> Document:
         beside = sorted(p.name for p in path.parent.glob("*.yaml")) if path.parent.is_dir() else []
         hint = f"files there: {', '.join(beside)}" if beside else "check the path"
         raise SpecError(Problem("S001", f"{name} does not exist", help=hint)) from None
-    except OSError as error:
-        raise SpecError(Problem("S001", f"{name} cannot be read: {error.strerror}")) from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = error.strerror if isinstance(error, OSError) else "no file can have this name"
+        raise SpecError(Problem("S001", f"{name[:200]} cannot be read: {reason}", help="check the path")) from None
     return read_text(_decoded(raw, name), name)
 
 

@@ -61,7 +61,7 @@ def understand(
         hidden=text.whole("hidden_size"),
         vocab=text.whole("vocab_size"),
         layers=layers,
-        dense=min(text.whole("first_k_dense_replace", 0, 0), layers) if _experts(text) else layers,
+        dense=min(text.whole("first_k_dense_replace", least=0), layers) if _experts(text) else layers,
         heads=text.whole("num_attention_heads"),
         q_lora=text.whole("q_lora_rank") if text.data.get("q_lora_rank") is not None else None,
         kv_lora=text.whole("kv_lora_rank"),
@@ -182,6 +182,11 @@ def _refuse_variants(text: Config) -> None:
         text.refuse("attention_bias", "attention with biases is not supported", "only `attention_bias: false` is")
     if text.word("hidden_act", "silu") != "silu":
         text.refuse("hidden_act", f"the activation `{text.data['hidden_act']}` is not supported", "only silu is")
+    for key in ("rope_parameters", "rope_scaling"):
+        scaling = text.inside(key)
+        if scaling is not None and scaling.data.get("attention_factor") is not None:
+            hint = "write `amplitude` at the rope table of the model spec by hand"
+            scaling.refuse("attention_factor", "a target's `attention_factor` is not read", hint)
     if _experts(text) and text.whole("moe_layer_freq", 1) != 1:
         text.refuse("moe_layer_freq", "`moe_layer_freq` other than 1 is not supported", "write the stack by hand")
     heads, kv_heads = text.data.get("num_attention_heads"), text.data.get("num_key_value_heads")
@@ -190,11 +195,13 @@ def _refuse_variants(text: Config) -> None:
 
 
 def _router(text: Config, names: frozenset[str]) -> RouterFacts | None:
+    """Routing of the MoE layers. What Hugging Face would fill in for a missing key (8 groups, 4 of them, a scale of
+    2.5, one shared expert) fits few models, so such keys must be there."""
     if not _experts(text):
         return None
     score = text.word("scoring_func", "sigmoid")
     method = text.word("topk_method", "noaux_tc")
-    groups, top_groups = text.whole("n_group", 1), text.whole("topk_group", 1)
+    groups, top_groups = text.whole("n_group"), text.whole("topk_group")
     if score not in ("sigmoid", "softmax"):
         text.refuse("scoring_func", f"the scoring function `{score}` is not supported", "supported: sigmoid, softmax")
     if method not in ("noaux_tc", "greedy") or (method == "greedy" and groups > 1):
@@ -207,10 +214,10 @@ def _router(text: Config, names: frozenset[str]) -> RouterFacts | None:
         groups=groups,
         top_groups=top_groups,
         inter=text.whole("moe_intermediate_size"),
-        shared=text.whole("n_shared_experts", 0, 0) if text.data.get("n_shared_experts") is not None else 0,
+        shared=0 if text.data.get("n_shared_experts", 0) is None else text.whole("n_shared_experts", least=0),
         score=score,
         normalize=text.flag("norm_topk_prob", True),
-        scale=text.real("routed_scaling_factor", 1.0),
+        scale=text.real("routed_scaling_factor"),
         bias=bias,
     )
 

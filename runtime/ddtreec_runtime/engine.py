@@ -57,6 +57,8 @@ class Engine:
         """The checkpoint's tokenizer, None where it has no tokenizer.json."""
         self.threads = threads
         """CPU threads of every call. Torch's own number, which belongs to the process, is put back afterwards."""
+        self.warnings: tuple[str, ...] = ()
+        """What is strange in the checkpoints and harmless if it is meant: tensors of the model that nothing reads."""
         self.turn = threading.Lock()
         """Held during a call."""
         self._parts: Parts | None = parts
@@ -97,15 +99,16 @@ class Engine:
         if drafter_dir is not None:
             checkpoints["drafter"] = read_checkpoint(Path(drafter_dir))
         needed = tuple(w for w in plan.weights if w.store in checkpoints)
-        for store, checkpoint in checkpoints.items():
-            audit(checkpoint, needed, store)
+        strange = [line for store, checkpoint in checkpoints.items() for line in audit(checkpoint, needed, store)]
         weights = load_all(checkpoints, needed, plan.mesh, compute, progress)
         programs = plan.programs if drafter_dir is not None else [p for p in plan.programs if p.name == "target"]
         with torch.inference_mode():
             prepare(programs, weights)
             parts = build(bundle, weights, compute, drafting=drafter_dir is not None)
         count = threads or automatic(plan, compute.itemsize, torch.get_num_threads())
-        return cls(bundle, parts, weights, Tokenizer.from_dir(weights_dir), count)
+        engine = cls(bundle, parts, weights, Tokenizer.from_dir(weights_dir), count)
+        engine.warnings = tuple(strange)
+        return engine
 
     # ---- facts ----
 

@@ -99,7 +99,7 @@ class BoundProgram:
         weights = [{name: getattr(of_rank, attribute(name)) for name in names} for of_rank in self.weights]
         for state in self.states:
             state.inputs = {name: buffer[: state.rows] for name, buffer in state.inputs.items()}
-        found = run_calls(self.program.values, self.program.calls, weights, self.states, self.kernels)
+        found = run_calls(self.program.values, self.program.calls, weights, self.states)
         for kept, values in zip(self.persistent, found, strict=True):
             for value, buffer in kept.items():
                 buffer[: len(values[value])] = values[value]

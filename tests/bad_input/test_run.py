@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from click.testing import CliRunner, Result
 from safetensors.torch import load_file, save_file
 
@@ -205,6 +206,23 @@ def test_weights_that_are_not_numbers(made: Path, tmp_path: Path) -> None:
     tensors["model.norm.weight"][3] = float("nan")
     save_file(tensors, shard)
     refused(ddtreec(made, "--weights", folder, *IDS), "R015", 4, "the target's logits has nan")
+
+
+def test_tensors_that_nothing_reads_are_named(made: Path, tmp_path: Path) -> None:
+    """A checkpoint of a model that has more than the spec says would else run, and be wrong, without a word."""
+    folder = tmp_path / "more"
+    shutil.copytree(A, folder)
+    (folder / "model.safetensors.index.json").unlink()
+    extra = {f"model.layers.{n}.self_attn.k_extra.weight": torch.zeros(3) for n in (1, 2)}
+    shard = sorted(folder.glob("model-*.safetensors"))[0]
+    save_file(load_file(shard) | extra, shard)
+    result = ddtreec(made, "--weights", folder, *IDS)
+    assert result.exit_code == 0
+    assert (
+        "warning: layers 1..2: 'model.layers.{layer}.self_attn.k_extra.weight' is not used by the engine"
+        in result.stderr
+    )
+    assert "warning" not in ddtreec(made, "--weights", A, *IDS).stderr
 
 
 def test_interrupt_keeps_what_is_there(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 from benchmarks.lossless import compare, decided_by
 from ddtreec_runtime.sampling import SamplingParams
@@ -12,7 +11,6 @@ from tests.bench.pair import any_pair, shipped_pair
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_few_prompts(temperature: float) -> None:
-    torch.set_num_threads(1)
     pair = any_pair()
     with pair.load() as engine:
         found = compare(engine, pair.prompts[:8], 64, temperature, budgets=(4, 64))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 from pathlib import Path
 
 import msgspec
@@ -32,7 +33,6 @@ README = {
 @pytest.fixture(scope="module")
 def small() -> tuple[Report, Pair]:
     """A measurement of three prompts."""
-    torch.set_num_threads(1)
     pair = any_pair()
     source = Source(pair.bundle, pair.target, pair.drafter, "float32")
     settings = Settings(24, (4, 16), speed_prompts=1, expert_prompts=1)
@@ -62,7 +62,7 @@ def test_report(small: tuple[Report, Pair]) -> None:
             assert mode.speed is not None and mode.speed.tokens_per_s > 0
             assert mode.speed.rounds_equal == mode.speed.rounds > 0
             assert mode.experts is not None and 4 <= mode.experts.distinct <= 16
-            assert math.isclose(sum(mode.experts.by_layer) / 5, mode.experts.distinct)
+            assert math.isclose(statistics.fmean(mode.experts.by_layer), mode.experts.distinct)
         assert off.experts is not None and off.experts.distinct == 4.0 and off.experts.overlap is None
         assert sixteen.experts is not None and sixteen.experts.overlap is not None
         assert sixteen.experts.distinct < sixteen.experts.independent
@@ -140,7 +140,7 @@ def test_observed_steps_change_nothing(small: tuple[Report, Pair]) -> None:
     pair = small[1]
     with pair.load() as engine:
         layers = experts.routing(engine.plan)
-        assert layers is not None and len(layers.values) == 5
+        assert layers is not None and len(layers.values) == engine.plan.model.layers - 1  # the first is dense
         plain = engine.generate(pair.prompts[0], 16, speculation="tree", budget=8, ignore_eos=True)
         heard: list[tuple[int, int]] = []
 
@@ -196,7 +196,6 @@ def test_golden_table() -> None:
     Tolerance: three standard errors of the 20, as measured (the 256 add under a tenth of that variance). The table's
     prompts hold these 20.
     """
-    torch.set_num_threads(1)
     pair = golden_pair()
     source = Source(pair.bundle, pair.target, pair.drafter, "float32")
     with source.load() as engine:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 from ddtreec.core.errors import SpecError
 from ddtreec_runtime import Engine
@@ -25,7 +24,6 @@ def pair() -> Pair:
 
 @pytest.fixture(scope="module")
 def engine(pair: Pair) -> Engine:
-    torch.set_num_threads(1)
     return pair.load("float64")
 
 

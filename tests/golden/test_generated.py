@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
+import shutil
 from pathlib import Path
 
 import pytest
 
 from ddtreec import driver
+from tools import house
+from tools.golden import ENGINES
 
 ROOT = Path(__file__).resolve().parents[2]
-ENGINES = ("tiny-k2-cpu", "kimi-k2.6-rtx-pro-6000-x8-pcie")
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -24,6 +26,21 @@ def test_regenerating_gives_no_difference(engine: str, tmp_path: Path) -> None:
     assert sorted(fresh) == sorted(committed), "run `make golden` and commit the difference"
     for path, data in fresh.items():
         assert data == committed[path], f"generated/{engine}/{path} is out of date: run `make golden`"
+
+
+def test_the_house_sees_what_is_out_of_date(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "generated", tmp_path / "g")
+    assert list(house.generated(tmp_path / "g")) == []
+    step = tmp_path / "g" / ENGINES[0] / "step.py"
+    step.write_text(step.read_text() + "\n")
+    (tmp_path / "g" / ENGINES[1] / "plan.txt").unlink()
+    (tmp_path / "g" / ENGINES[1] / "more.txt").write_text("")
+    told = [line.split(" ")[0] for line in house.generated(tmp_path / "g")]
+    assert told == [
+        f"generated/{ENGINES[0]}/step.py",
+        f"generated/{ENGINES[1]}/more.txt",
+        f"generated/{ENGINES[1]}/plan.txt",
+    ]
 
 
 def test_nothing_else_is_there() -> None:

@@ -11,15 +11,9 @@ import torch
 from ddtreec_runtime import Engine
 from tests.runtime.engines import engine
 
-PAIR = Path(__file__).resolve().parents[3] / "shared" / "goldens" / "tiny-pair"
-FOUND = next(
-    (
-        p / "shared/goldens/tiny-pair"
-        for p in Path(__file__).resolve().parents
-        if (p / "shared/goldens/tiny-pair").is_dir()
-    ),
-    PAIR,
-)
+BESIDE = Path("shared") / "goldens" / "tiny-pair"
+"""20 MB, so not in the repository; looked for beside it and beside every folder it lies in."""
+FOUND = next((p / BESIDE for p in Path(__file__).resolve().parents if (p / BESIDE).is_dir()), BESIDE)
 
 pytestmark = pytest.mark.skipif(
     not (FOUND / "goldens.npz").exists(), reason="the trained pair is not beside the repository"
@@ -38,18 +32,21 @@ def golden() -> dict[str, np.ndarray]:
         return {name: file[name] for name in file.files}
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("topology", ["cpu", "cpu-x2"])
-def test_last_logits(golden: dict[str, np.ndarray], topology: str) -> None:
-    loaded = pair(topology)
+def test_last_logits(golden: dict[str, np.ndarray], topology: str, dtype: str) -> None:
+    loaded = pair(topology, dtype)
     for i in range(4):
         got = loaded.logits(golden["prompts"][i].tolist())[-1].numpy()
-        # Hugging Face in float32 itself is 1.2e-3 away from these.
-        assert np.abs(got - golden["last_logits"][i]).max() < 2e-3
+        # Hugging Face in float32 itself is 1.2e-3 away from these, says their README.
+        assert np.abs(got - golden["last_logits"][i]).max() < 1.3e-3
 
 
-@pytest.mark.parametrize(("topology", "prompts"), [("cpu", 4), ("cpu-x2", 2)])
-def test_greedy_with_every_speculation(golden: dict[str, np.ndarray], topology: str, prompts: int) -> None:
-    loaded = pair(topology)
+@pytest.mark.parametrize(
+    ("topology", "dtype", "prompts"), [("cpu", "float32", 20), ("cpu", "float64", 4), ("cpu-x2", "float32", 2)]
+)
+def test_greedy_with_every_speculation(golden: dict[str, np.ndarray], topology: str, dtype: str, prompts: int) -> None:
+    loaded = pair(topology, dtype)
     ties = 0
     for i in range(prompts):
         for speculation, budget in (("off", None), ("chain", None), ("tree", 4), ("tree", 16)):
@@ -61,7 +58,7 @@ def test_greedy_with_every_speculation(golden: dict[str, np.ndarray], topology: 
             if wrong is not None:
                 ties += 1
                 assert golden["gap"][i][wrong] < 1e-3, (i, speculation, budget, wrong)
-    assert ties <= 1
+    assert ties <= prompts // 4 + 1
 
 
 def test_drafts_are_accepted(golden: dict[str, np.ndarray]) -> None:

@@ -235,17 +235,17 @@ def part_changed(index: int, **fields: object) -> Callable[[Fused], Fused]:
     return change
 
 
-def shuffled() -> LayerGraph:
-    """A merged linear with its parts in the other order."""
-    name = "L01.attention.add_norm_linear"
+def merged(**fields: object) -> LayerGraph:
+    """The merged linear of layer 1 with other fields of its weight; parts=None puts them in the other order."""
 
     def change(op: Fused) -> Fused:
         linear = op.parts[2].op
         assert isinstance(linear, Linear)
-        weight = msgspec.structs.replace(linear.weight, parts=linear.weight.parts[::-1])
+        changes = {**fields, "parts": linear.weight.parts[::-1]} if "parts" in fields else fields
+        weight = msgspec.structs.replace(linear.weight, **changes)
         return part_changed(2, op=replace(linear, weight=weight))(op)
 
-    return with_fused(name, change)
+    return with_fused("L01.attention.add_norm_linear", change)
 
 
 def resplit() -> LayerGraph:
@@ -281,21 +281,18 @@ FAULTS: dict[str, tuple[Callable[[], LayerGraph], str]] = {
         lambda: with_fused("L01.moe.add_norm_router", part_changed(0, inputs=("L00.mlp.y", "L00.mlp.y"))),
         r"crosses its border|not the node",
     ),
-    "a part is missing": (
-        lambda: with_fused(
-            "L01.moe.experts_shared", lambda op: replace(op, parts=op.parts[:-1], outputs=("L01.moe.routed",))
-        ),
-        "not defined|no input",
-    ),
     "a value leaves that is not read": (
         lambda: with_fused(
             "L01.attention.q_b_absorb_rope", lambda op: replace(op, outputs=(*op.outputs, "L01.attention.qn"))
         ),
         "crosses its border",
     ),
-    "merged in another order": (shuffled, "rows of its linears in order"),
-    "split in another order": (resplit, r"gives \d+ columns|rows of its linears|expected"),
-    "gathered crosswise": (regathered, r"which no gather did|expected"),
+    "merged in another order": (lambda: merged(parts=None), "rows of its linears in order"),
+    "merged into another size": (lambda: merged(bytes=7), "shape and bytes"),
+    "merged with another rounding": (lambda: merged(product="bf16"), "does not store its rows"),
+    "merged in another precision": (lambda: merged(precision="float32"), "does not store its rows"),
+    "split in another order": (resplit, r"gives \d+ columns|rows of its linears"),
+    "gathered crosswise": (regathered, "which no gather did"),
     "holds a collective": (with_collective, "holds a collective"),
 }
 
@@ -305,8 +302,14 @@ AFTER_NORM = next(n.op for n in BEFORE if n.id == "L01.moe.norm")
 @pytest.mark.parametrize("name", FAULTS)
 def test_verifier_rejects(name: str) -> None:
     make, words = FAULTS[name]
-    with pytest.raises((VerifyError, ValueError), match=words):
-        verify(BEFORE, make())
+    broken = make()
+    with pytest.raises(VerifyError, match=words):
+        verify(BEFORE, broken)
+
+
+def test_a_launch_that_lacks_a_part_makes_no_graph() -> None:
+    with pytest.raises(ValueError, match="not defined"):
+        with_fused("L01.moe.experts_shared", lambda op: replace(op, parts=op.parts[:-1], outputs=("L01.moe.routed",)))
 
 
 def test_verifier_rejects_a_dropped_node_and_one_from_nowhere() -> None:

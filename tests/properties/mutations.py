@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import copy
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
+
+from ddtreec.ops.docs import op_schemas
+from ddtreec.spec.fields import all_fields
 
 SIGNS = (
     ":", "-", ",", "[", "]", "{", "}", "&", "*", "!", "|", ">", "'", '"', "%", "@", "`", "#", "?", "\t", "\n", "\\",
@@ -94,6 +98,13 @@ def damaged_tree(draw: st.DrawFn, tree: dict[str, Any]) -> dict[str, Any]:
     return tree
 
 
+@cache
+def known_words() -> frozenset[str]:
+    """Every key that some mapping of some spec knows."""
+    ops = {field for schema in op_schemas().values() for field in schema["properties"]}
+    return frozenset({"extends", *ops, *(facts.name for facts in all_fields().values())})
+
+
 @st.composite
 def strange_key(draw: st.DrawFn, tree: dict[str, Any]) -> tuple[dict[str, Any], Steps]:
     """The tree with one key renamed or one added, at a place where the spec says which keys there are; and its path."""
@@ -103,7 +114,7 @@ def strange_key(draw: st.DrawFn, tree: dict[str, Any]) -> tuple[dict[str, Any], 
     parent, key = at(tree, path[:-1]), str(path[-1])
     letters = st.text("abcdefghijklmnopqrstuvwxyz_", min_size=1, max_size=12)
     word = draw(st.one_of(letters, st.sampled_from([key + "s", key[1:] or "q", key.upper(), key + "_", "x" + key])))
-    if word in parent or word in ("extends",) or (word[:1] + key == key and word == key):
+    if word in known_words() or word in parent:
         word = f"q_{key}"
     if draw(st.booleans()):
         items = [(word if k == key else k, v) for k, v in parent.items()]

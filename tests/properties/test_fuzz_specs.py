@@ -113,3 +113,14 @@ def test_an_unknown_key_is_never_taken(folder: Folder, request: pytest.FixtureRe
         assert problems, f"{kind}: {path} was taken silently"
 
     fuzz(request, 0.3, strange, body)
+
+
+@pytest.mark.parametrize(
+    "name", ["a" * 5000, "./" + "a" * 5000, "b" * 300 + ".yaml", '"x\\0"', '"x\\0.yaml"', ".", "/", "''"]
+)
+@pytest.mark.parametrize("field", ["model", "extends"])
+def test_names_that_no_file_can_have(folder: Folder, name: str, field: str) -> None:
+    """Found by the mutations above."""
+    text = folder.texts["engine"].replace("model: model.yaml\n", "" if field == "model" else "model: model.yaml\n")
+    problems, _ = folder.check("engine", f"{text}\n{field}: {name}\n".encode())
+    assert problems[0].code in ("S001", "S020", "S021")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 import struct
@@ -345,6 +346,20 @@ REFUSED = [
     ("activations", _quant(input_activations={"num_bits": 8}), "S050", ("quantized activations",), ""),
     ("kv-cache", _quant(kv_cache_scheme={"num_bits": 8}), "S050", ("quantized KV cache",), ""),
     ("groups", _quant(config_groups={}), "S050", ("0 quantization groups",), ""),
+    (
+        "amplitude",
+        lambda c: c["rope_parameters"].update(attention_factor=1.2),
+        "S050",
+        ("attention_factor",),
+        "amplitude",
+    ),
+    ("eps-nan", _set(rms_norm_eps=math.nan), "S051", ("`rms_norm_eps` must be a positive number",), ""),
+    ("theta-inf", lambda c: c["rope_parameters"].update(rope_theta=math.inf), "S051", ("`rope_theta` must be",), ""),
+    ("groups-missing", lambda c: c.pop("n_group"), "S051", ("`n_group` is missing",), "by hand"),
+    ("top-groups-missing", lambda c: c.pop("topk_group"), "S051", ("`topk_group` is missing",), "by hand"),
+    ("scale-missing", lambda c: c.pop("routed_scaling_factor"), "S051", ("`routed_scaling_factor` is missing",), ""),
+    ("dense-missing", lambda c: c.pop("first_k_dense_replace"), "S051", ("`first_k_dense_replace` is missing",), ""),
+    ("shared-missing", lambda c: c.pop("n_shared_experts"), "S051", ("`n_shared_experts` is missing",), ""),
     ("missing", lambda c: c.pop("kv_lora_rank"), "S051", ("`kv_lora_rank` is missing",), "by hand"),
     ("text", _set(hidden_size="128"), "S051", ("`hidden_size` must be a whole number", '"128"'), ""),
     ("zero", _set(kv_lora_rank=0), "S051", ("`kv_lora_rank` must be",), ""),

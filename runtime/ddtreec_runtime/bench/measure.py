@@ -5,11 +5,11 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 
-import torch
+import msgspec
 
 from ddtreec.core.digest import of_data
 from ddtreec.core.errors import Problem, SpecError
@@ -33,10 +33,11 @@ class Source:
     weights: Path
     drafter: Path | None
     dtype: str | None = None
+    threads: int | None = None
 
     def load(self) -> Engine:
         """The engine."""
-        return Engine.load(self.bundle, self.weights, self.drafter, dtype=self.dtype)
+        return Engine.load(self.bundle, self.weights, self.drafter, dtype=self.dtype, threads=self.threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ def measure(
     return Report(
         format=REPORT_FORMAT,
         kind="tau",
-        stamp=stamp,
+        stamp=msgspec.structs.replace(stamp, machine={**stamp.machine, "threads": engine.threads}),
         engine=plan.engine,
         drafter=plan.drafter.name,
         dtype=source.dtype or plan.dtype,
@@ -157,8 +158,7 @@ _ENGINE: list[Engine] = []
 
 
 def _start(source: Source) -> None:
-    torch.set_num_threads(1)
-    _ENGINE.append(source.load())
+    _ENGINE.append(replace(source, threads=1).load())
 
 
 def _work(task: Task) -> Replayed:

@@ -34,7 +34,6 @@ def machine() -> dict[str, str | int]:
     return {
         "cpu": cpu(),
         "cores": os.cpu_count() or 1,
-        "threads": torch.get_num_threads(),
         "system": platform.system(),
         "python": platform.python_version(),
         "torch": str(torch.__version__),

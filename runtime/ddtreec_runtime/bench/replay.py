@@ -24,6 +24,7 @@ from ddtreec_runtime import checks
 from ddtreec_runtime.drafting import propose
 from ddtreec_runtime.engine import Engine
 from ddtreec_runtime.sampling import SamplingParams, pick
+from ddtreec_runtime.threads import using
 from ddtreec_runtime.tree import Tree, chain_tree, verify_walk_lazy
 
 NEAR = 1e-3
@@ -121,12 +122,12 @@ def replay(engine: Engine, prompt: Sequence[int], tokens: int, params: SamplingP
     # The last root that the engine starts from, and that has a whole block of text behind it.
     last = min(tokens - 2, stop - 1, len(text) - 1 - block)
     length = min(tokens, stop + 1, len(text))
-    features, near, differing = read_again(engine, prompt, text, params)
-    tallies = rounds(engine, prompt, text, features, last, ways)
+    with torch.inference_mode(), using(engine.threads):
+        features, near, differing = read_again(engine, prompt, text, params)
+        tallies = rounds(engine, prompt, text, features, last, ways)
     return Replayed(text, length, loops(text[:length]), stop < tokens, len(text), near, differing, tallies)
 
 
-@torch.inference_mode()
 def read_again(engine: Engine, prompt: list[int], text: list[int], params: SamplingParams) -> tuple[Tensor, int, int]:
     """One pass over prompt and text: features [P + T - 1, taps * hidden], near ties, and picks unlike the text's."""
     target = engine._fresh().target
@@ -149,7 +150,6 @@ def read_again(engine: Engine, prompt: list[int], text: list[int], params: Sampl
     return torch.cat(kept), near, differing
 
 
-@torch.inference_mode()
 def rounds(
     engine: Engine, prompt: list[int], text: list[int], features: Tensor, last: int, ways: Sequence[Way]
 ) -> list[Tally]:
