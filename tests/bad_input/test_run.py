@@ -190,6 +190,12 @@ def test_wrong_weights(made: Path, tmp_path: Path) -> None:
     assert "error[K02" in result.stderr
 
 
+def test_a_broken_tokenizer_is_said_before_the_weights_load(made: Path, tmp_path: Path) -> None:
+    shutil.copytree(A, tmp_path / "a")
+    (tmp_path / "a" / "tokenizer.json").write_text("{}")
+    refused(ddtreec(made, "--weights", tmp_path / "a", *IDS, "--progress", "plain"), "K040", 4, "not a tokenizer")
+
+
 def test_drafter_planned_but_not_given() -> None:
     with_drafter = bundle(A, "cpu", random_drafter(128, 3, 512, 511))
     refused(ddtreec(with_drafter, "--weights", A, *IDS, "--speculation", "tree"), "R005", 2, "--drafter-weights")
