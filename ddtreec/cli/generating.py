@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from ddtreec.core.errors import Loc, Problem, SpecError
+from ddtreec.core.errors import BundleError, Loc, Problem, SpecError
 from ddtreec.core.paths import data_folder
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -74,6 +74,9 @@ def source(bundle: Path | None, weights: Path | None, drafter: Path | None) -> G
     The shipped pair is compiled into a folder of its own that is gone afterwards. Raises SpecError R030, R031.
     """
     if bundle is not None:
+        if not bundle.exists():
+            hint = "compile one: ddtreec compile ENGINE -o DIR; with no BUNDLE the shipped pair runs"
+            raise BundleError(Problem("B020", "there is no bundle here", Loc(str(bundle)), help=hint))
         if weights is None:
             raise SpecError(
                 Problem(

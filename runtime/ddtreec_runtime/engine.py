@@ -237,7 +237,7 @@ class Engine:
         plan, parts = self.plan, self._fresh()
         prompt = checks.tokens(prompt_ids, plan, "the prompt", room=1)
         params = SamplingParams(temperature, top_p, top_k, seed)
-        mode = checks.speculation(speculation, plan, parts.drafter is not None)
+        mode = checks.speculation(speculation, plan, parts.drafter is not None, budget)
         nodes = checks.budget(budget, plan, mode)
         limit = min(checks.new_tokens(max_new_tokens), plan.limits.context - len(prompt))
         stops = checks.stops(stop, self.tokenizer)
