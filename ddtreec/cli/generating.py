@@ -74,10 +74,10 @@ def source(bundle: Path | None, weights: Path | None, drafter: Path | None) -> G
     The shipped pair is compiled into a folder of its own that is gone afterwards. Raises SpecError R030, R031.
     """
     if bundle is not None:
-        if not bundle.exists():
-            hint = "compile one: ddtreec compile ENGINE -o DIR; with no BUNDLE the shipped pair runs"
-            raise BundleError(Problem("B020", "there is no bundle here", Loc(str(bundle)), help=hint))
         if weights is None:
+            if not bundle.exists():
+                hint = "compile one: ddtreec compile ENGINE -o DIR; with no BUNDLE the shipped pair runs"
+                raise BundleError(Problem("B020", "there is no such bundle", Loc(str(bundle)), help=hint))
             raise SpecError(
                 Problem(
                     "R030", "the bundle has no weights", Loc(str(bundle)), help="name the checkpoint: --weights DIR"

@@ -78,7 +78,7 @@ def run(
             )
         warn(engine.warnings)
         with engine:
-            if engine.plan.drafter is not None and not engine.drafts:
+            if engine.plan.drafter and not engine.drafts and options["speculation"] is options["budget"] is None:
                 print(f"note: {NO_DRAFTS}", file=sys.stderr)
             encoded = [one.encode(engine.tokenizer, source.weights) for one in asked]
             for ids in encoded:

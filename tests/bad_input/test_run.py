@@ -289,4 +289,4 @@ def test_a_forgotten_drafter_is_said_and_a_budget_without_one_refused(tmp_path: 
     quiet = ddtreec(*command)
     assert quiet.exit_code == 0 and "speculation is off" in quiet.stderr
     refused(ddtreec(*command, "--budget", 4), "R005", 2, "no drafter is loaded", "--drafter-weights")
-    refused(ddtreec(tmp_path / "x", "--prompt", "a"), "B020", 5, "there is no bundle here", "ddtreec compile")
+    refused(ddtreec(tmp_path / "x", "--prompt", "a"), "B020", 5, "there is no such bundle", "ddtreec compile")
