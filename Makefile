@@ -12,6 +12,7 @@ help:  ## List the targets.
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
 $(VENV)/.ready: pyproject.toml
+	@echo "setting up $(VENV): torch and the tools, a few minutes the first time"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
@@ -20,9 +21,10 @@ $(VENV)/.ready: pyproject.toml
 setup: $(VENV)/.ready  ## Make a virtual environment with everything in it.
 
 demo: setup  ## Compile the tiny engine and generate text with it on the CPU.
-	$(BIN)/python -m ddtreec.cli.main compile tiny-k2-cpu -o demo/tiny-k2-cpu
-	$(BIN)/python -m ddtreec.cli.main run demo/tiny-k2-cpu --weights models/tiny-pair/target \
+	$(BIN)/python -m ddtreec compile tiny-k2-cpu -o demo/tiny-k2-cpu
+	$(BIN)/python -m ddtreec run demo/tiny-k2-cpu --weights models/tiny-pair/target \
 	  --drafter-weights models/tiny-pair/drafter --prompt-file examples/queue.txt --max-new-tokens 96
+	@echo "next: . $(VENV)/bin/activate && ddtreec run --prompt 'def add(a, b):' --show-tree"
 
 test: setup  ## Run all tests that need neither a GPU nor many minutes.
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not gpu and not slow" -n 2  # two processes, a thread each: they would spin

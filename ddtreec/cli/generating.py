@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from ddtreec.core.errors import Loc, Problem, SpecError
+from ddtreec.core.errors import BundleError, Loc, Problem, SpecError
 from ddtreec.core.paths import data_folder
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -75,6 +75,9 @@ def source(bundle: Path | None, weights: Path | None, drafter: Path | None) -> G
     """
     if bundle is not None:
         if weights is None:
+            if not bundle.exists():
+                hint = "compile one: ddtreec compile ENGINE -o DIR; with no BUNDLE the shipped pair runs"
+                raise BundleError(Problem("B020", "there is no such bundle", Loc(str(bundle)), help=hint))
             raise SpecError(
                 Problem(
                     "R030", "the bundle has no weights", Loc(str(bundle)), help="name the checkpoint: --weights DIR"

@@ -49,7 +49,7 @@ def init(
     from ddtreec.spec.init import init as write
 
     written = write(Request(checkpoint, out, drafter, topology, tree, context, latent_norm_eps, force))
-    engine, bundle = shlex.quote(str(written.files[0])), Path("generated") / out.name
+    engine, bundle = shlex.quote(str(written.files[0])), Path(f"{out.name}-bundle")
     weights = f"--weights {shlex.quote(str(checkpoint))}"
     if drafter is not None:
         weights += f" --drafter-weights {shlex.quote(str(drafter))}"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ddtreec_runtime import Engine, Generation
     from ddtreec_runtime.rounds import Round
 
+NO_DRAFTS = "the bundle has a drafter, but --drafter-weights is not given: speculation is off"
 RESULT_KEYS = (
     "prompt_ids", "output_ids", "text", "finish_reason", "rounds", "tau", "accepted_per_round", "prefill_s", "decode_s",
     "tokens_per_s",
@@ -63,7 +64,7 @@ def run(
       ddtreec run --prompt "def add(a, b):" --show-tree
       ddtreec run demo/tiny --weights tiny/target --drafter-weights tiny/drafter --prompt "def add(a, b):"
       ddtreec run demo/tiny --weights tiny/target --prompt-ids 17,4,9 --max-new-tokens 32 --json
-      ddtreec run demo/tiny --weights tiny/target --prompts prompts.jsonl --temperature 0.8 --seed 7 --stop "\\n\\n"
+      ddtreec run demo/tiny --weights tiny/target --prompts prompts.jsonl --temperature 0.8 --seed 7 --stop $'\\n\\n'
     """
     asked = read_prompts(prompt, prompt_file, prompt_ids, prompts)
 
@@ -77,6 +78,8 @@ def run(
             )
         warn(engine.warnings)
         with engine:
+            if engine.plan.drafter and not engine.drafts and options["speculation"] is options["budget"] is None:
+                print(f"note: {NO_DRAFTS}", file=sys.stderr)
             encoded = [one.fitting(engine, source.weights) for one in asked]
             for ids in encoded:
                 Shown(engine, as_json, show_tree).generate(ids, options)

@@ -134,9 +134,11 @@ def no_drafter_planned(what: str) -> Problem:
     )
 
 
-def speculation(asked: str | None, plan: Plan, drafting: bool) -> Mode | None:
-    """How to draft, None for plain decoding. R005 without a drafter."""
+def speculation(asked: str | None, plan: Plan, drafting: bool, nodes: int | None = None) -> Mode | None:
+    """How to draft, None for plain decoding. R005 without a drafter where speculation or a tree of `nodes` is asked."""
     if asked is None:
+        if nodes and 0 < nodes <= plan.tree.budget and not drafting:
+            raise SpecError(no_drafter(plan))
         return ("chain" if plan.tree.mode == "chain" else "tree") if drafting else None
     if asked not in ("tree", "chain", "off"):
         raise SpecError(Problem("R005", f"unknown speculation {asked!r}", help="use 'tree', 'chain' or 'off'"))

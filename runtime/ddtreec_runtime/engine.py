@@ -242,7 +242,7 @@ class Engine:
         plan, parts = self.plan, self._fresh()
         prompt = self.check_prompt(prompt_ids)
         params = SamplingParams(temperature, top_p, top_k, seed)
-        mode = checks.speculation(speculation, plan, parts.drafter is not None)
+        mode = checks.speculation(speculation, plan, parts.drafter is not None, budget)
         nodes = checks.budget(budget, plan, mode)
         limit = min(checks.new_tokens(max_new_tokens), plan.limits.context - len(prompt))
         stops = checks.stops(stop, self.tokenizer)

@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 
 from ddtreec.cli.main import main
 from ddtreec.cli.prompts import read_prompts
+from ddtreec.driver import compile_engine
 from ddtreec_runtime import Engine
 from tests.runtime.engines import K26, bundle, random_drafter
 
@@ -298,3 +299,14 @@ def test_separators_inside_a_json_string_are_no_line_ends(tmp_path: Path) -> Non
     path = tmp_path / "p.jsonl"
     path.write_bytes('{"prompt": "a\u2028b"}\r\n"c\x85d"\n'.encode())
     assert [one.text for one in read_prompts(None, None, None, path)] == ["a\u2028b", "c\x85d"]
+
+
+def test_a_forgotten_drafter_is_said_and_a_budget_without_one_refused(tmp_path: Path) -> None:
+    """The shipped pair without its drafter: a note on stderr, or R005 where a tree is asked for."""
+    pair = Path(__file__).resolve().parents[2] / "models" / "tiny-pair" / "target"
+    compile_engine("tiny-k2-cpu", out=tmp_path / "b")
+    command = (tmp_path / "b", "--weights", pair, "--prompt", "def f(x):", "--max-new-tokens", 2)
+    quiet = ddtreec(*command)
+    assert quiet.exit_code == 0 and "speculation is off" in quiet.stderr
+    refused(ddtreec(*command, "--budget", 4), "R005", 2, "no drafter is loaded", "--drafter-weights")
+    refused(ddtreec(tmp_path / "x", "--prompt", "a"), "B020", 5, "there is no such bundle", "ddtreec compile")
