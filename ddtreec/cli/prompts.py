@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ import msgspec
 from ddtreec.core.errors import CheckpointError, Loc, Problem, SpecError
 
 if TYPE_CHECKING:
+    from ddtreec_runtime import Engine
     from ddtreec_runtime.text import Tokenizer
 
 WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
@@ -28,6 +29,14 @@ class Prompt:
     text: str | None = None
     ids: tuple[int, ...] = ()
     loc: Loc | None = None
+
+    def fitting(self, engine: Engine, weights: Path) -> list[int]:
+        """Token ids that `engine` takes. Raises as `encode`, and SpecError R001..R003 at the place of the prompt."""
+        ids = self.encode(engine.tokenizer, weights)
+        try:
+            return engine.check_prompt(ids)
+        except SpecError as error:
+            raise SpecError([replace(problem, loc=self.loc) for problem in error.problems]) from None
 
     def encode(self, tokenizer: Tokenizer | None, weights: Path) -> list[int]:
         """Token ids. Raises SpecError R021 for a text without a tokenizer, R001 for an empty one."""

@@ -80,7 +80,7 @@ def run(
         with engine:
             if engine.plan.drafter and not engine.drafts and options["speculation"] is options["budget"] is None:
                 print(f"note: {NO_DRAFTS}", file=sys.stderr)
-            encoded = [one.encode(engine.tokenizer, source.weights) for one in asked]
+            encoded = [one.fitting(engine, source.weights) for one in asked]
             for ids in encoded:
                 Shown(engine, as_json, show_tree).generate(ids, options)
 

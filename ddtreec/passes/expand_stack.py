@@ -20,6 +20,8 @@ from ddtreec.passes.ropes import rope_table
 from ddtreec.spec.schema import BlockSpec, DrafterSpec, ModelSpec, OpSpec, QuantSpec, RopeSpec, StackItem
 
 Path = tuple[str | int, ...]
+MAX_ROPE = 1 << 16
+"""Size of a rope table: its numbers stand in the plan, and a mistyped size must not fill the memory."""
 SpecKind = Literal["model", "drafter"]
 
 
@@ -64,6 +66,9 @@ class Specs:
                 self.add("S032", f"undefined dim '{table.dim}'", ("ropes", name, "dim"), help=hint)
             elif dim % 2 or dim < 2:
                 self.add("S061", f"a rope table turns pairs, {dim} is no even size", ("ropes", name, "dim"))
+            elif dim > MAX_ROPE:
+                text = f"a rope table of {dim} values a head is more than the {MAX_ROPE} that are planned for"
+                self.add("S061", text, ("ropes", name, "dim"))
             else:
                 self.ropes[name] = table.model_copy(update={"dim": dim})
         for name, block in self.spec.blocks.items():

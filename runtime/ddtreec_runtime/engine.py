@@ -100,13 +100,14 @@ class Engine:
             checkpoints["drafter"] = read_checkpoint(Path(drafter_dir))
         needed = tuple(w for w in plan.weights if w.store in checkpoints)
         strange = [line for store, checkpoint in checkpoints.items() for line in audit(checkpoint, needed, store)]
+        tokenizer = Tokenizer.from_dir(weights_dir)  # if it is broken, not after an hour of loading
         weights = load_all(checkpoints, needed, plan.mesh, compute, progress)
         programs = plan.programs if drafter_dir is not None else [p for p in plan.programs if p.name == "target"]
         with torch.inference_mode():
             prepare(programs, weights)
             parts = build(bundle, weights, compute, drafting=drafter_dir is not None)
         count = threads or automatic(plan, compute.itemsize, torch.get_num_threads())
-        engine = cls(bundle, parts, weights, Tokenizer.from_dir(weights_dir), count)
+        engine = cls(bundle, parts, weights, tokenizer, count)
         engine.warnings = tuple(strange)
         return engine
 
@@ -202,6 +203,10 @@ class Engine:
 
     # ---- text ----
 
+    def check_prompt(self, prompt_ids: Sequence[int]) -> list[int]:
+        """The ids as `generate` takes them. Raises SpecError R001..R003 as it does."""
+        return checks.tokens(prompt_ids, self.plan, "the prompt", room=1)
+
     @alone
     @computing
     def generate(
@@ -235,7 +240,7 @@ class Engine:
         sampling, R102 empty stop string; NonFiniteLogits (R015) when the target's logits are not numbers.
         """
         plan, parts = self.plan, self._fresh()
-        prompt = checks.tokens(prompt_ids, plan, "the prompt", room=1)
+        prompt = self.check_prompt(prompt_ids)
         params = SamplingParams(temperature, top_p, top_k, seed)
         mode = checks.speculation(speculation, plan, parts.drafter is not None, budget)
         nodes = checks.budget(budget, plan, mode)

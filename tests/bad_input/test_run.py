@@ -113,6 +113,20 @@ def test_prompt_files(made: Path, tmp_path: Path, content: bytes, line: int, par
     refused(ddtreec(made, "--weights", A, "--prompts", tmp_path / "none"), "R022", 2, "cannot read the prompt")
 
 
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ('{"prompt_ids": []}', "R001"),
+        (json.dumps({"prompt_ids": [7] * 4096}), "R002"),
+        ('{"prompt_ids": [512]}', "R003"),
+    ],
+)
+def test_all_prompts_are_judged_before_the_first_is_answered(made: Path, tmp_path: Path, line: str, code: str) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text('{"prompt_ids": [5, 6]}\n\n' + line + "\n")
+    refused(ddtreec(made, "--weights", A, "--prompts", path), code, 2, f"{path}:3")
+
+
 def test_no_bundle(made: Path, tmp_path: Path) -> None:
     refused(ddtreec(tmp_path / "none", "--weights", A, *IDS), "B020", 5, "no such bundle", "ddtreec compile")
     refused(ddtreec(A, "--weights", A, *IDS), "B020", 5, "this is a checkpoint")
@@ -175,6 +189,12 @@ def test_wrong_weights(made: Path, tmp_path: Path) -> None:
     result = ddtreec(made, "--weights", K26 / "b-real-heads", *IDS)
     assert result.exit_code == 4
     assert "error[K02" in result.stderr
+
+
+def test_a_broken_tokenizer_is_said_before_the_weights_load(made: Path, tmp_path: Path) -> None:
+    shutil.copytree(A, tmp_path / "a")
+    (tmp_path / "a" / "tokenizer.json").write_text("{}")
+    refused(ddtreec(made, "--weights", tmp_path / "a", *IDS, "--progress", "plain"), "K040", 4, "not a tokenizer")
 
 
 def test_drafter_planned_but_not_given() -> None:

@@ -237,6 +237,12 @@ CASES: dict[str, tuple[Edit, str, str, str]] = {
         "does not come from a latent_append",
     ),
     "odd rope": (lambda m, d: m["ropes"]["rope"].__setitem__("dim", 3), "S061", "model:ropes.rope.dim", "no even size"),
+    "huge rope": (
+        lambda m, d: m["ropes"]["rope"].__setitem__("dim", 10**12),
+        "S061",
+        "model:ropes.rope.dim",
+        "more than the 65536",
+    ),
     "rope dim": (lambda m, d: m["ropes"]["rope"].__setitem__("dim", "rop"), "S032", "model:ropes.rope.dim", "'rop'"),
     "tap range": (
         top("drafter", "taps", [0, 3]),

@@ -157,6 +157,20 @@ def test_missing_shard_without_index(sharded: Path) -> None:
     assert "1 of 4 shards" in problem.message and shard(sharded, 2).name in problem.message
 
 
+def test_links_of_a_cache(sharded: Path, tmp_path: Path) -> None:
+    """Hugging Face keeps blobs and links to them; a pruned cache keeps the links."""
+    blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshot"
+    snapshot.mkdir()
+    sharded.rename(blobs)
+    for blob in blobs.iterdir():
+        (snapshot / blob.name).symlink_to(Path("..", "blobs", blob.name))
+    assert read_checkpoint(snapshot).tensors.keys() == read_checkpoint(blobs).tensors.keys()
+    shard(blobs, 2).unlink()
+    assert "are missing" in only(snapshot, "K004").message
+    (snapshot / "model.safetensors.index.json").unlink()
+    assert "is a link to a file that is not there" in only(snapshot, "K004").message
+
+
 def test_index_of_another_copy_beside_complete_files(sharded: Path) -> None:
     """The index names 4 shards, 2 files of other names hold everything: the way out is to drop the index."""
     everything: dict[str, torch.Tensor] = {}

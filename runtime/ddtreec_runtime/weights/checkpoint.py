@@ -61,6 +61,10 @@ def read_checkpoint(directory: str | Path) -> Checkpoint:
             problems += wrong
             if header is not None:
                 headers[file] = header
+        elif index is None:
+            text = f"'{file}' is a link to a file that is not there"
+            way = "fetch the checkpoint again: its cache was pruned, or only half of it was copied"
+            problems.append(Problem("K004", text, Loc(str(root / file)), help=way))
     if index is not None and index_path is not None:
         problems += _missing_shards(root, index_path, index, names)
         problems += _check_index(index_path, index, headers)

@@ -151,7 +151,8 @@ def _copy_int4(target: torch.Tensor, piece: WeightSlice, part: PartSlice, name: 
     logical = (packed.shape[0], packed.shape[1] * PER_WORD)
     if reader.has(name + "_shape") and tuple(reader.view(name + "_shape").tolist()) != logical:
         text = f"'{name}_shape' says {reader.view(name + '_shape').tolist()}, the packed words hold {list(logical)}"
-        raise CheckpointError(Problem("K027", text, _place(name + "_shape", reader)))
+        way = "fetch the checkpoint again from its source"
+        raise CheckpointError(Problem("K027", text, _place(name + "_shape", reader), help=way))
     group, (start, stop) = piece.group, part.ranges[-1]
     if part.dims[-1] == logical[1] and group and start % group == 0 and stop % group == 0:
         rows = part.ranges[:-1]
