@@ -324,7 +324,7 @@ class FakeEngine:
     )
 
     @classmethod
-    def load(cls, *arguments: Any, dtype: str | None) -> FakeEngine:
+    def load(cls, *arguments: Any, dtype: str | None, threads: int | None) -> FakeEngine:
         cls.loaded, cls.closed = arguments, False
         return cls()
 
