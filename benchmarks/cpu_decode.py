@@ -46,7 +46,7 @@ def read_prompts(path: Path, count: int, length: int) -> list[list[int]]:
 
 
 def main() -> None:
-    """Measure, print, write `results/cpu_decode.json`; exit 1 when a limit is missed."""
+    """Measure, print, write `results/cpu_decode_<threads>t.json`; exit 1 when a limit is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--checkpoint", type=Path, default=PAIR / "target")
     parser.add_argument("--drafter", type=Path, default=PAIR / "drafter")
@@ -97,7 +97,7 @@ def main() -> None:
     print(f"outside model steps, of a tree-16 generation: {share:.1%}")
     print(f"outputs that differ from transformers: {differing} of {len(prompts) * len(modes)}")
     write(
-        "cpu_decode",
+        f"cpu_decode_{args.threads}t",
         f"python -m benchmarks.cpu_decode --threads {args.threads} --prompts {args.prompts} --tokens {args.tokens}",
         {
             "threads": args.threads,
