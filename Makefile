@@ -48,7 +48,7 @@ bench: setup  ## Measure on this machine; ratios within one run.
 	$(BIN)/python -m benchmarks.cpu_decode
 	$(BIN)/python -m benchmarks.tau
 
-tau: setup  ## Measure the shipped pair from its weights: results/tau.json, docs/tau.md and its pictures.
+tau: setup  ## Measure the shipped pair from its weights: benchmarks/results/tau.json, docs/tau.md and its pictures.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[plot]"
 	$(BIN)/python -m benchmarks.tau
 
