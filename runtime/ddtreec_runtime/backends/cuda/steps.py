@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -74,6 +75,12 @@ class DeviceProgram:
         self._rank = rank
         self._collectives = dict(collectives or {})
         self._bound: dict[Shape, list[Launch]] = {}
+
+    def at(self, homes: Homes) -> DeviceProgram:
+        """The same program on other buffers."""
+        made = copy(self)
+        made.homes, made._bound = homes, {}
+        return made
 
     @property
     def kernel_calls(self) -> list[Call]:
