@@ -65,7 +65,9 @@ class At:
 
     def nbytes(self, kind: TensorType) -> int:
         """Bytes of a value of this type."""
-        size = {"compute": self.itemsize, "float32": 4, "int32": 4, "int64": 8, "token": 0}[kind.dtype]
+        size = {"compute": self.itemsize, "float32": max(4, self.itemsize), "int32": 4, "int64": 8, "token": 0}[
+            kind.dtype
+        ]
         return size * self.elements(kind)
 
 

@@ -94,7 +94,7 @@ def test_cuda_runs_a_launch_as_one_call_without_its_inner_values() -> None:
     call = calls["L01.moe.add_norm_router add_norm_router"]
     assert call.outs == ("L01.attention.y", "L01.moe.h", "L01.moe.ids", "L01.moe.w")
     assert call.weights == ("L01.moe.norm", "L01.moe.router", "L01.moe.router.bias")
-    assert call.params["norm_eps"] == 1e-5 and call.params["router_top_k"] == 3
+    assert call.params["eps"] == 1e-5 and call.params["top_k"] == 3
     assert "L01.moe.routed" not in values and "L01.moe.routed" in lowered(FUSED, "target")[0]
 
 
