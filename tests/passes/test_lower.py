@@ -33,7 +33,7 @@ def test_homes() -> None:
     assert values["L00.attention.h"] == Value("L00.attention.h", ("rows", 24))
     assert values["L00.attention.cache"].home == "token"
     assert values["features"] == Value("features", ("rows", 48), "compute", "persistent")
-    assert values["logits"] == Value("logits", ("out_rows", 36), "compute", "persistent")
+    assert values["logits"] == Value("logits", ("out_rows", 36), "float32", "persistent")
     assert values["L01.moe.ids"].dtype == "int64" and values["L01.moe.w"].dtype == "float32"
     assert {v for v, k in values.items() if k.home == "persistent"} == {"features", "logits"}
     assert lowered(PLAIN, "draft_context")[0]["features"].home == "input"
