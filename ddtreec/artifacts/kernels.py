@@ -17,6 +17,20 @@ from ddtreec.artifacts.plan import Call, Struct, Value
 KERNELS = "kernels.json"
 KERNELS_FORMAT = 1
 
+KERNEL_FOLDER, HEADER_FOLDER, BINARY_FOLDER = "src/kernels", "src/cuh", "bin"
+"""Folders of a bundle. A kernel includes a header as "cuh/<name>.cuh"."""
+
+
+def source_path(kernel: str) -> str:
+    """Where the source of a kernel lies in a bundle."""
+    return f"{KERNEL_FOLDER}/{kernel}.cu"
+
+
+def binary_path(kernel: str, arch: str) -> str:
+    """Where the cubin of a kernel lies in a bundle."""
+    return f"{BINARY_FOLDER}/{kernel}.{arch}.cubin"
+
+
 SYMBOLS = ("rows", "out_rows", "slots", "group")
 """What a step may know only when it runs: rows of the step, rows the head is asked for, sequences (slots) in the step,
 and rows of one slot. rows == slots * group; row `slot * group + i` is the slot's i-th."""
