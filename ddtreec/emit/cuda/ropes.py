@@ -64,7 +64,7 @@ def head_stage(
         "kThreads": threads,
     }
     entry = Entry(MOST_ROWS, (ROWS, Dim(blocks), ONE), threads)
-    return StageDraft(name, body, "rope.cuh", shape | constants, params, (entry,))
+    return StageDraft(name, body, "rope.cuh", {**shape, **constants}, params, (entry,))
 
 
 def rope_stage(name: str, x: Tensor, y: Tensor, table: str, rope: Rope) -> StageDraft:

@@ -63,7 +63,7 @@ def row_stage(
     shape: dict[str, Constant] = {"kWidth": width, "kVector": vector, "kThreads": threads}
     rows = Dim(by=(count,))
     entry = Entry(MOST_ROWS, (rows, Dim(heads), ONE), threads)
-    return StageDraft(name, body, "rows.cuh", shape | strides | (more or {}), params, (entry,), count=count)
+    return StageDraft(name, body, "rows.cuh", {**shape, **strides, **(more or {})}, params, (entry,), count=count)
 
 
 def add_stage(name: str, a: Tensor, b: Tensor, y: Tensor) -> StageDraft:
