@@ -121,7 +121,7 @@ def library(source: str) -> Library:
             (root / "cuda.h").write_bytes(prelude)
             _compile(("-x", "c++", "-include", "cuda.h", "-I.", "-Icuh", *FLAGS, "-c", "kernel.cu"), root)
             _compile(("-shared", "kernel.o", "-o", "kernel.so"), root)
-            os.replace(root / "kernel.so", target)
+            (root / "kernel.so").replace(target)
     return Library(target)
 
 
@@ -168,7 +168,7 @@ def _runtime() -> ctypes.CDLL:
     if not target.exists():
         with tempfile.TemporaryDirectory(dir=_cache()) as folder:
             _compile((*flags, str(HOST / "emulator.cc"), "-o", "runtime.so"), Path(folder))
-            os.replace(Path(folder) / "runtime.so", target)
+            (Path(folder) / "runtime.so").replace(target)
     loaded = ctypes.CDLL(str(target), mode=os.RTLD_GLOBAL | os.RTLD_NOW)
     loaded.emulated_launch.restype = ctypes.c_char_p
     return loaded
