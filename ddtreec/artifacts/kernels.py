@@ -94,7 +94,7 @@ class Kernel(Struct, frozen=True):
     name: str
     stages: tuple[Stage, ...]
     scratch: tuple[Scratch, ...] = ()
-    layouts: dict[str, str] = {}
+    layouts: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     """How weights must lie in memory, by the index of their tensor ('4': 'int4_tiles'); 'plain' where none is named."""
     reference: Reference = Reference()
 
@@ -118,8 +118,8 @@ class KernelTable(Struct, frozen=True):
     programs: dict[str, tuple[str, ...]]
     round: tuple[str, ...] = ()
     state: tuple[StateArray, ...] = ()
-    largest: dict[str, int] = {}
-    resources: dict[str, Resources] = {}
+    largest: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    resources: dict[str, Resources] = msgspec.field(default_factory=dict[str, Resources])
 
 
 def encode(table: KernelTable) -> bytes:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ddtreec.artifacts.kernels import Dim, Kernel, Scratch, Stage, Variant
+from ddtreec.artifacts.kernels import Dim, Kernel, Scratch, Stage, StateArray, Variant
 from ddtreec.artifacts.plan import Call, Plan, Value, Weight
 
 Constant = bool | int | float | str
@@ -47,8 +47,8 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One call with all that its shapes and constants come from. `outs`, `ins`, `weights` are numbered 't:0', 't:1', ...
-    in this order. `most`: the largest value of each symbol in this program."""
+    """One call with all that its shapes and constants come from. `outs`, `ins`, `weights` are numbered 't:0', 't:1',
+    ... in this order. `most`: the largest value of each symbol in this program."""
 
     plan: Plan
     device: Device
@@ -61,26 +61,31 @@ class Site:
 
     @property
     def params(self) -> Mapping[str, int | float | str | bool | None]:
-        """Parameters of the call; those of a fused launch begin with their part ('norm_eps')."""
+        """Parameters of the call. A fused launch has those of all parts; where two parts have one of the same name, it
+        begins with the part ('norm_eps')."""
         return self.call.params
 
     def real(self, name: str) -> float:
         """A parameter that is a number."""
-        value = self.call.params[name]
+        value = self.call.params[key(self.call, name)]
         assert isinstance(value, int | float)
         return float(value)
 
     def whole(self, name: str) -> int:
         """A parameter that is an integer."""
-        value = self.call.params[name]
+        value = self.call.params[key(self.call, name)]
         assert isinstance(value, int)
         return int(value)
 
     def word(self, name: str) -> str:
         """A parameter that is a word."""
-        value = self.call.params[name]
+        value = self.call.params[key(self.call, name)]
         assert isinstance(value, str)
         return value
+
+
+Emitter = Callable[[Site], "KernelDraft"]
+"""Says how a call of one launch kind is run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +153,18 @@ class KernelDraft:
         return Kernel(self.name, tuple(s.stage() for s in self.stages), self.scratch, layouts)
 
 
+@dataclass(frozen=True, slots=True)
+class RoundDraft:
+    """Kernels of the round that are no calls of a program, and the state arrays that they bring along."""
+
+    kernels: tuple[KernelDraft, ...]
+    arrays: tuple[StateArray, ...] = ()
+
+
+RoundEmitter = Callable[[Plan, Device, Mapping[str, int]], RoundDraft]
+"""Kernels of the round for a plan, a device and the largest value of each symbol."""
+
+
 def tiles(most: int) -> tuple[int, ...]:
     """The row tiles that steps of up to `most` rows need."""
     below = tuple(t for t in ROW_TILES if t < most)
@@ -161,6 +178,14 @@ def stride(value: Value, values: Mapping[str, Value]) -> int:
     for n in owner.shape[1:]:
         total *= int(n)
     return total
+
+
+def key(call: Call, name: str) -> str:
+    """The key of a parameter in `call.params`. A name that begins with its part ('norm_eps') is also known without."""
+    if name in call.params:
+        return name
+    (found,) = (known for known in call.params if name.endswith(f"_{known}"))
+    return found
 
 
 def literals(constants: Mapping[str, Constant]) -> Sequence[tuple[str, str, str]]:
