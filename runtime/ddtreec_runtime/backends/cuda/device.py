@@ -11,7 +11,7 @@ import msgspec
 import torch
 
 from ddtreec.artifacts import kernels as kernels_file
-from ddtreec.artifacts.kernels import KERNELS, KERNELS_FORMAT, KernelTable
+from ddtreec.artifacts.kernels import KERNELS, KERNELS_FORMAT, KernelTable, binary_path
 from ddtreec.artifacts.plan import Plan
 from ddtreec.core.errors import BundleError, Loc, Problem
 from ddtreec.core.units import format_bytes
@@ -19,7 +19,6 @@ from ddtreec_runtime.backends.cuda.driver import NO_BINDINGS, OTHER_DEVICE, OUT_
 from ddtreec_runtime.backends.cuda.machine import Loaded
 from ddtreec_runtime.bundle import AGAIN, Bundle
 
-BINARIES = "bin"
 RESERVED = "reserved by the device"
 """The row of the memory table that the context and the libraries take; nothing of it is allocated by us."""
 
@@ -112,7 +111,7 @@ def load_kernels(bundle: Bundle, table: KernelTable, driver: Driver) -> Loaded:
     functions: dict[tuple[str, str], Any] = {}
     modules: list[Any] = []
     for kernel in table.kernels:
-        path = bundle.path / BINARIES / f"{kernel.name}.{table.arch}.cubin"
+        path = bundle.path / binary_path(kernel.name, table.arch)
         try:
             image = path.read_bytes()
         except OSError as error:

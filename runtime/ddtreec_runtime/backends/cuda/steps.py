@@ -99,12 +99,6 @@ class DeviceProgram:
 
     def bind(self, shape: Shape, buffers: SimpleNamespace) -> list[list[Launch]]:
         """`by_call` on buffers of the caller's choice."""
-        program = self.program
-        if shape.rows > program.max_rows or shape.out_rows > program.max_out_rows:
-            raise ValueError(
-                f"{program.name} takes {program.max_rows} rows and {program.max_out_rows} out rows, "
-                f"not {shape.rows} and {shape.out_rows}"
-            )
         found: list[list[Launch]] = []
         kernels = self._binder.recorder(found, shape.symbols, self._arrays)
         vars(kernels).update(self._collectives)
@@ -112,5 +106,11 @@ class DeviceProgram:
         return found
 
     def values(self, shape: Shape) -> dict[str, Tensor]:
-        """Every value of a step by id, as views of the buffers."""
+        """Every value of a step by id, as views of the buffers. Raises ValueError for more rows than there is room."""
+        program = self.program
+        if shape.rows > program.max_rows or shape.out_rows > program.max_out_rows:
+            raise ValueError(
+                f"{program.name} takes {program.max_rows} rows and {program.max_out_rows} out rows, "
+                f"not {shape.rows} and {shape.out_rows}"
+            )
         return views(self.program, self.homes, shape.rows, shape.out_rows, torch.bfloat16)
