@@ -279,6 +279,13 @@ SPEC: dict[str, Code] = {
         "Compare the shapes that are named; `ddtreec graph` shows all of them.",
         "in: [latent] of width 512 where 7168 values a row are expected",
     ),
+    "S063": Code(
+        "no CUDA kernel serves a width of this model",
+        "The widths of attention that CUDA kernels serve are multiples of 8 within bounds; the message names them.",
+        "A model with an unusual kv_lora, rotary width or drafter head_dim on a GPU topology.",
+        "Compile it for a topology with backend: cpu.",
+        "kv_lora: 1024",
+    ),
     "F001": Code(
         "the engine does not fit the devices",
         "Weights, caches, buffers and the reserve of one rank fit into the memory of one device.",

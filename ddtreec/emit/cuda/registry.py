@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ddtreec.emit.cuda import rows
+from ddtreec.emit.cuda import attention, rows
 from ddtreec.emit.cuda.base import Emitter, RoundEmitter
 
 LAUNCHES: Mapping[str, Emitter] = {
+    "block_attention": attention.block_attention,
+    "latent_attention": attention.latent_attention,
+    "latent_attention_v_up": attention.latent_attention_v_up,
     "rms_norm": rows.rms_norm,
 }
 """Launch kind to emitter."""
