@@ -30,12 +30,14 @@ class Cut:
 @dataclass(frozen=True, slots=True)
 class Tiling:
     """What may differ from variant to variant: `tiles` 16-row tiles a warp and `row_warps` warps over weight rows,
-    `split` blocks over K, `ahead` steps of weights in flight, `unit` token tiles loaded together and `units_ahead` such
+    `split` blocks over K, `serial` (a warp sums all slices of a block), `fetch` (weights are sent for into L2), `ahead` steps of weights in flight, `unit` token tiles loaded together and `units_ahead` such
     units in flight, `each_pass` token tiles summed at a time, `blocks` a multiprocessor should hold."""
 
     tiles: int = 1
     row_warps: int = 1
     split: int = 1
+    serial: bool = False
+    fetch: bool = False
     ahead: int = 4
     unit: int = 1
     units_ahead: int = 4
@@ -80,9 +82,14 @@ def tiling(outputs: int, inputs: int, heads: int, rows: int, device: Device) -> 
     )
 
 
+def slice_warps(how: Cut, tile: Tiling) -> int:
+    """Warps of a block over K."""
+    return 1 if tile.serial else how.slices // tile.split
+
+
 def shared_bytes(how: Cut, tile: Tiling) -> int:
     """Dynamic shared memory: the slices' sums of one pass (LinearShape::kShared)."""
-    return how.slices // tile.split * tile.each_pass * 8 * (tile.rows + 4) * 4
+    return slice_warps(how, tile) * tile.each_pass * 8 * (tile.rows + 4) * 4
 
 
 def linear_stage(
@@ -147,7 +154,7 @@ def _entry(rows: int, tile: Tiling, how: Cut, outputs: int, heads: int) -> Entry
     return Entry(
         rows=rows,
         grid=(Dim(-(-outputs // tile.rows)), Dim(heads) if heads > 1 else ONE, Dim(tile.split)),
-        threads=32 * tile.row_warps * how.slices // tile.split,
+        threads=32 * tile.row_warps * slice_warps(how, tile),
         shared=shared_bytes(how, tile),
         blocks=tile.blocks,
         constants={
@@ -155,6 +162,8 @@ def _entry(rows: int, tile: Tiling, how: Cut, outputs: int, heads: int) -> Entry
             "kTiles": tile.tiles,
             "kRowWarps": tile.row_warps,
             "kSplit": tile.split,
+            "kSerial": tile.serial,
+            "kFetch": tile.fetch,
             "kAhead": tile.ahead,
             "kUnit": tile.unit,
             "kUnitsAhead": tile.units_ahead,
