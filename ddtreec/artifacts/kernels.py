@@ -114,7 +114,8 @@ class Kernel(Struct, frozen=True):
 
 
 class StateArray(Struct, frozen=True):
-    """A device array that kernels of several calls share, allocated once at its largest. `shape`: ints or symbols."""
+    """A device array that kernels of several calls share, allocated once at its largest, all zeros at first. `shape`:
+    ints or symbols."""
 
     name: str
     dtype: str

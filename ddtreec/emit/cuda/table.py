@@ -53,7 +53,7 @@ def kernel_table(state: State, kinds: Container[str] | None = None) -> tuple[Ker
         kernels=kernels,
         programs=programs,
         round=names,
-        state=state_arrays(plan, kernels, (array for each in rounds for array in each.arrays)),
+        state=state_arrays(plan, kernels, largest(plan), (array for each in rounds for array in each.arrays)),
         largest=largest(plan),
     )
     sources = {source_path(name): work.texts[name] for name in sorted(work.texts)}
