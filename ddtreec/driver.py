@@ -190,6 +190,8 @@ def compile_engine(
     """
     loaded = load_engine(ref, overrides)
     name = loaded.engine.name
+    if override is not None and to not in ("src", "bundle"):
+        raise BundleError(Problem("B033", f"--override: --to {to} stops before the kernels", help="leave one away"))
     if override is not None and loaded.topology.backend == "cpu":
         message = f"--override: {name} runs on the CPU and has no kernels to replace"
         raise BundleError(Problem("B033", message, help="leave --override away"))

@@ -125,7 +125,7 @@ class StateArray(Struct, frozen=True):
 class KernelTable(Struct, frozen=True):
     """All of it. `programs`: by step program the kernel of every call in order, '' for a collective. `round`: kernels
     of the round that are no calls of a program. `largest`: most rows, out_rows, slots and group of any step.
-    `resources`: by '<kernel>:<function>', filled in when the binaries are made."""
+    `compiler` and `resources` (by '<kernel>:<function>') are filled in when the binaries are made."""
 
     format: int
     arch: str
@@ -134,6 +134,7 @@ class KernelTable(Struct, frozen=True):
     round: tuple[str, ...] = ()
     state: tuple[StateArray, ...] = ()
     largest: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    compiler: str = ""
     resources: dict[str, Resources] = msgspec.field(default_factory=dict[str, Resources])
 
 

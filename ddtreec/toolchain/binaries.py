@@ -12,7 +12,7 @@ from ddtreec.artifacts.kernels import HEADER_FOLDER, Kernel, KernelTable, Resour
 from ddtreec.core.errors import BundleError, Loc, Problem, VerifyError
 from ddtreec.core.paths import display
 from ddtreec.core.units import format_bytes
-from ddtreec.toolchain.nvrtc import compile_source
+from ddtreec.toolchain.nvrtc import compile_source, version
 
 Progress = Callable[[int, int, str], None]
 """Kernels done, kernels in all, the one at work."""
@@ -72,7 +72,7 @@ def build(
         progress(len(table.kernels), len(table.kernels), "")
     if problems:
         raise BundleError(problems)
-    return msgspec.structs.replace(table, resources=found), binaries
+    return msgspec.structs.replace(table, compiler=f"NVRTC {version()}", resources=found), binaries
 
 
 def _check_entries(kernel: Kernel, resources: Mapping[str, Resources], edited: bool) -> None:

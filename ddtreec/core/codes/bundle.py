@@ -57,8 +57,8 @@ BUNDLE: dict[str, Code] = {
         "a manifest.json that ends in the middle",
     ),
     "B017": Code(
-        "a bundle without a readable plan or spec",
-        "plan.json and spec.json are in the bundle and of a format this ddtreec reads.",
+        "a bundle without a readable plan, spec or kernel table",
+        "plan.json, spec.json and, of a CUDA bundle, kernels.json are there and of a format this ddtreec reads.",
         "They were edited, or are of another version.",
         AGAIN,
         "a plan.json that ends in the middle",
