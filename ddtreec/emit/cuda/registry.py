@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ddtreec.emit.cuda import rows
+from ddtreec.emit.cuda import experts, rows
 from ddtreec.emit.cuda.base import Emitter, RoundEmitter
 
 LAUNCHES: Mapping[str, Emitter] = {
+    "experts": experts.experts,
+    "experts_shared": experts.experts,
     "rms_norm": rows.rms_norm,
 }
 """Launch kind to emitter."""
