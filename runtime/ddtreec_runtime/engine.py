@@ -128,7 +128,7 @@ class Engine:
     @alone
     @computing
     def logits(self, token_ids: Sequence[int]) -> Tensor:
-        """Next-token logits after every token: [T, V] in the engine's dtype.
+        """Next-token logits after every token: [T, V] in float32 or the engine's dtype, the wider.
 
         Raises SpecError: R001 no tokens, R002 more than the context, R003 an id outside the vocabulary.
         """
@@ -167,7 +167,7 @@ class Engine:
     @alone
     @computing
     def tree_logits(self, prefix_ids: Sequence[int], node_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
-        """Next-token logits at every node of a token tree behind a prefix: [N, V] in the engine's dtype.
+        """Next-token logits at every node of a token tree behind a prefix: [N, V], of the dtype of `logits`.
 
         prefix_ids: committed tokens, may be empty. node_ids: token of every node, node 0 the root (the token right
         behind the prefix); parents: parent of every node, parents[0] = -1 and parents[i] < i. A node sees the prefix,
@@ -188,7 +188,7 @@ class Engine:
     @alone
     @computing
     def draft_logits(self, token_ids: Sequence[int]) -> Tensor:
-        """What the drafter guesses behind these tokens: [block - 1, V] in the engine's dtype.
+        """What the drafter guesses behind these tokens: [block - 1, V], of the dtype of `logits`.
 
         token_ids: the last one is the anchor, those before it are context. Row j scores the token j + 1 places behind
         the anchor. Raises SpecError as `logits` does, R001 for fewer than two tokens, R005 without a drafter.
