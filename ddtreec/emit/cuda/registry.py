@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ddtreec.emit.cuda import ropes, rows
+from ddtreec.emit.cuda import ropes, round, rows
 from ddtreec.emit.cuda.base import Emitter, RoundEmitter
 
 LAUNCHES: Mapping[str, Emitter] = {
@@ -24,5 +24,5 @@ LAUNCHES: Mapping[str, Emitter] = {
 }
 """Launch kind to emitter."""
 
-ROUND: tuple[RoundEmitter, ...] = ()
+ROUND: tuple[RoundEmitter, ...] = (round.round_kernels,)
 """Emitters of the kernels between the programs of a round."""
