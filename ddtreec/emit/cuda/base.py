@@ -29,12 +29,20 @@ class Device:
 @dataclass(frozen=True, slots=True)
 class Tensor:
     """An operand of a call on one rank: its arg ('t:3'), shape behind the row axis (all of it for a weight), row stride
-    in elements, dtype ('compute', 'float32', 'int32', 'int64')."""
+    in elements, dtype ('compute', 'float32', 'int32', 'int64'). `pitch`: elements from one head of a [rows, heads, dim]
+    operand to the next, where that is not dim; `start`: columns of its parent before an alias."""
 
     arg: str
     tail: tuple[int, ...]
     stride: int = 0
     dtype: str = "compute"
+    pitch: int = 0
+    start: int = 0
+
+    @property
+    def run(self) -> int:
+        """Elements from one head to the next; of an operand without heads its width."""
+        return self.pitch or self.tail[-1]
 
     @property
     def width(self) -> int:

@@ -99,7 +99,11 @@ def site_maker(plan: Plan, program: Program, device: Device) -> Callable[[Call],
 
     def value(index: int, name: str) -> Tensor:
         found = values[name]
-        return Tensor(f"t:{index}", tuple(int(n) for n in found.shape[1:]), stride(found, values), found.dtype)
+        tail = tuple(int(n) for n in found.shape[1:])
+        # Heads of a part of the last axis lie as far from each other as those of the whole.
+        parent = values[found.parent] if found.home == "alias" else found
+        pitch = int(parent.shape[-1]) if len(tail) > 1 and len(parent.shape) == len(found.shape) else 0
+        return Tensor(f"t:{index}", tail, stride(found, values), found.dtype, pitch, found.start)
 
     def site(call: Call) -> Site:
         border = [value(index, name) for index, name in enumerate((*call.outs, *call.ins))]
