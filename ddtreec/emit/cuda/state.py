@@ -11,6 +11,9 @@ from ddtreec.passes.fit import Room, context_tokens
 
 PREFIX = "state:"
 
+TICKETS, TICKET_COUNT = "tickets", 1024
+"""Shared array of int32: zeros for the blocks over weight rows of a product, zeros again after each launch."""
+
 
 def context_layers(plan: Plan, room: Room) -> tuple[tuple[int, int], ...]:
     """By drafter layer: (offset in elements into the array 'context', tokens of one slot). A layer is
@@ -42,6 +45,7 @@ def known_arrays(plan: Plan) -> dict[str, StateArray]:
         StateArray("masks", "uint32", ("rows", 4)),
         StateArray("pages", "int32", ("slots", room.pages)),
         StateArray("out_index", "int32", ("out_rows",)),
+        StateArray(TICKETS, "int32", (TICKET_COUNT,)),
     ]
     for name, rope in plan.ropes.items():
         shape = (room.pages * room.page, rope.dim // 2, 2)
