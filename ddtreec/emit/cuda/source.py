@@ -14,9 +14,6 @@ TEMPLATE = "kernels/kernel.cu.j2"
 WIDTH = 100
 """Columns of a line."""
 
-KERNELS, HEADERS = "src/kernels", "src/cuh"
-"""Folders of a bundle."""
-
 INCLUDE = re.compile(r'^#include "(?:cuh/)?([^"]+)"', re.MULTILINE)
 
 
