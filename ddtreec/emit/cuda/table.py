@@ -10,21 +10,27 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from ddtreec.artifacts.kernels import KERNELS_FORMAT, SYMBOLS, Kernel, KernelTable, Reference
+from ddtreec.artifacts.kernels import (
+    HEADER_FOLDER,
+    KERNELS_FORMAT,
+    SYMBOLS,
+    Kernel,
+    KernelTable,
+    Reference,
+    source_path,
+)
 from ddtreec.artifacts.plan import Call, Plan, Program, Value
 from ddtreec.core.errors import FitError, Problem, VerifyError
 from ddtreec.core.units import format_bytes, parse_bytes
 from ddtreec.emit.cuda.base import Device, KernelDraft, Site, Tensor, stride
 from ddtreec.emit.cuda.registry import LAUNCHES, ROUND
-from ddtreec.emit.cuda.source import HEADERS, KERNELS, header_sources, kernel_source
+from ddtreec.emit.cuda.source import header_sources, kernel_source
 from ddtreec.emit.cuda.state import state_arrays
 from ddtreec.passes.lower import lower
 from ddtreec.passes.state import State
 from ddtreec.plan.assemble import assemble
 from ddtreec.spec.load import LoadedEngine
-
-ROWS = 128
-"""Most rows of a step: masks have this many bits."""
+from ddtreec.spec.schema import MOST_ROWS
 
 
 def kernel_table(state: State, kinds: Container[str] | None = None) -> tuple[KernelTable, dict[str, str]]:
@@ -47,12 +53,12 @@ def kernel_table(state: State, kinds: Container[str] | None = None) -> tuple[Ker
         kernels=kernels,
         programs=programs,
         round=names,
-        state=state_arrays(plan, kernels, (array for each in rounds for array in each.arrays)),
+        state=state_arrays(plan, kernels, largest(plan), (array for each in rounds for array in each.arrays)),
         largest=largest(plan),
     )
-    sources = {f"{KERNELS}/{name}.cu": work.texts[name] for name in sorted(work.texts)}
+    sources = {source_path(name): work.texts[name] for name in sorted(work.texts)}
     headers = header_sources(sources.values())
-    return table, sources | {f"{HEADERS}/{name}": text for name, text in headers.items()}
+    return table, sources | {f"{HEADER_FOLDER}/{name}": text for name, text in headers.items()}
 
 
 def _program(
@@ -94,8 +100,8 @@ def site_maker(plan: Plan, program: Program, device: Device) -> Callable[[Call],
     values = {value.id: value for value in program.values}
     weights = {weight.id: weight for weight in plan.weights}
     most = most_of(plan, program)
-    if most["rows"] > ROWS or most["out_rows"] > ROWS:
-        raise VerifyError("emit", program.name, f"steps of up to {most['rows']} rows, at most {ROWS} have kernels")
+    if most["rows"] > MOST_ROWS or most["out_rows"] > MOST_ROWS:
+        raise VerifyError("emit", program.name, f"steps of up to {most['rows']} rows, at most {MOST_ROWS} have kernels")
 
     def value(index: int, name: str) -> Tensor:
         found = values[name]
@@ -171,7 +177,7 @@ def shared_problem(loaded: LoadedEngine, kernel: str, function: str, need: int) 
     message = f"a block of {function} in kernel {kernel} needs {format_bytes(need)} of shared memory, "
     message += f"{device.name} gives it {device.shared_memory}"
     help = "choose a topology whose devices have more shared memory a block"
-    return loaded.problem("F006", message, "topology", ("device", "shared_memory"), help=help)
+    return loaded.problem("F002", message, "topology", ("device", "shared_memory"), help=help)
 
 
 class _References:
