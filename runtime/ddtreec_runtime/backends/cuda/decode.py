@@ -148,15 +148,13 @@ class Decoder:
             tokens[slot, : end - start] = prompt[start:end]
             positions[slot, : end - start] = np.arange(start, end)
         counts = [end - start for start, end in zip(starts, ends, strict=True)]
-        rows = slots * group
-        arrays["tokens"][:rows] = torch.from_numpy(tokens.reshape(-1))
-        arrays["positions"][:rows] = torch.from_numpy(positions.reshape(-1))
-        arrays["committed"][:slots] = torch.tensor(starts, dtype=torch.int32)
-        arrays["valid"][:slots] = torch.tensor(counts, dtype=torch.int32)
-        arrays["masks"][:rows] = torch.from_numpy(np.tile(causal_words(group), (slots, 1)))
+        self._target.homes.inputs["tokens"][: slots * group] = torch.from_numpy(tokens.reshape(-1))
+        arrays.put("positions", torch.from_numpy(positions.reshape(-1)))
+        arrays.put("committed", torch.tensor(starts))
+        arrays.put("valid", torch.tensor(counts))
+        arrays.put("masks", torch.from_numpy(np.tile(causal_words(group), (slots, 1))))
         if last:
-            index = [slot * group + count - 1 for slot, count in enumerate(counts)]
-            arrays["out_index"][:slots] = torch.tensor(index, dtype=torch.int32)
+            arrays.put("out_index", torch.tensor([slot * group + count - 1 for slot, count in enumerate(counts)]))
 
     def _first(self, jobs: Sequence[Job]) -> None:
         """Picks the first output token of every sequence from the logits that the prefill left."""

@@ -68,7 +68,7 @@ def load_weights(
             made[key] = _packed(piece, label, layout, reader, device, meter)
         else:
             dense = load_slice(piece, label, reader, torch.bfloat16, meter).to(device)
-            made[key] = LAYOUTS[layout].dense(dense)
+            made[key] = LAYOUTS[layout](dense)
     return {name: made[key] for name, key in wanted.items()}
 
 
@@ -76,8 +76,7 @@ def _packed(
     piece: WeightSlice, label: str, layout: str, reader: Reader, device: torch.device | str, meter: Meter
 ) -> Tensor:
     """Words and scales of every expert, laid out on the device one expert after the other."""
-    count = len(piece.parts)
-    experts: list[Tensor] = []
+    count, out = len(piece.parts), None
     for begin in range(0, len(piece.names), count):
         words: list[Tensor] = []
         scales: list[Tensor] = []
@@ -86,8 +85,12 @@ def _packed(
             words.append(word.to(device).flatten(0, -2))
             scales.append(scale.to(device).flatten(0, -2))
             meter.add(part_bytes(piece, piece.parts[index], name, reader))
-        experts.append(LAYOUTS[layout].packed(torch.cat(words), torch.cat(scales)))
-    return torch.stack(experts)
+        (tiles,) = LAYOUTS[layout](torch.cat(words).unsqueeze(0), torch.cat(scales).unsqueeze(0))
+        if out is None:
+            out = torch.empty(len(piece.names) // count, *tiles.shape, dtype=tiles.dtype, device=device)
+        out[begin // count] = tiles
+    assert out is not None, f"{label} has no experts"
+    return out
 
 
 def _views(piece: WeightSlice, part: PartSlice, name: str, reader: Reader) -> tuple[Tensor, Tensor]:
