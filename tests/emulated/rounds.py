@@ -22,6 +22,8 @@ DTYPES = {
     "bfloat16": torch.bfloat16,
 }
 ROWS = 128
+FRESH = {"limit": 10**6, "room": 10**6, "mode": 2, "heed_stops": 1, "temperature": 0.0, "top_p": 1.0, "top_k": 0}
+FRESH |= {"seed": 0, "request": 0, "length": 0, "anchor": 7, "produced": 1, "rounds": 0, "status": 1}
 
 
 def sizes_for(block: int, nodes: int, vocab: int, logit: str = "float", features: int = 24) -> Sizes:
@@ -66,8 +68,7 @@ class Round:
 
     def admit(self, slot: int, **values: float) -> None:
         """Makes a slot run. Defaults: a tree of all nodes, no end in sight, greedy."""
-        facts = dict(limit=10**6, room=10**6, budget=self.sizes.nodes, mode=2, heed_stops=1, temperature=0.0, top_p=1.0,
-                     top_k=0, seed=0, request=0, length=0, anchor=7, produced=1, rounds=0, status=1)  # fmt: skip
+        facts = FRESH | {"budget": self.sizes.nodes}
         for name, value in (facts | values).items():
             self.arrays[name][slot] = value
 

@@ -38,8 +38,11 @@ C_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What the kernels of a round are made for. block: B, slots of a draft block, 1 without drafter; nodes: N, most
-    nodes besides the root, 0 without drafter; vocab; logit: element type of logits; features: width of a row of them."""
+    """What the kernels of a round are made for.
+
+    block: B, slots of a draft block, 1 without drafter; nodes: N, most nodes besides the root, 0 without drafter;
+    logit, draft_logit: element types of logits; features: width of a row of them.
+    """
 
     block: int
     nodes: int
