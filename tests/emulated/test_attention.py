@@ -257,7 +257,12 @@ class Block:
         caches = tuple(msgspec.structs.replace(c, heads=kv, head_dim=dim) for c in plan.caches)
         plan = msgspec.structs.replace(plan, caches=caches)
         window, scale = self.windows[layer], dim**-0.5
-        params: dict[str, int | float | str | bool | None] = {"layer": layer, "scale": scale, "window": window, "causal": self.causal}
+        params: dict[str, int | float | str | bool | None] = {
+            "layer": layer,
+            "scale": scale,
+            "window": window,
+            "causal": self.causal,
+        }
         stride = (heads + 2 * kv) * dim
         operands = (Operand("t:1", (heads, dim), heads * dim), Operand("t:2", (kv, dim), kv * dim))
         site = Site(
@@ -344,7 +349,12 @@ def test_layers_of_one_window_share_a_kernel() -> None:
     for layer, window in enumerate((64, 64, 0)):
         shaped = plan_with(windows=(64, 64, 0))
         caches = tuple(msgspec.structs.replace(c, heads=4, head_dim=32) for c in shaped.caches)
-        params: dict[str, int | float | str | bool | None] = {"layer": layer, "scale": 0.2, "window": window, "causal": False}
+        params: dict[str, int | float | str | bool | None] = {
+            "layer": layer,
+            "scale": 0.2,
+            "window": window,
+            "causal": False,
+        }
         operand = Operand("t:0", (4, 32), 128)
         site = Site(
             msgspec.structs.replace(plan, caches=caches),
