@@ -286,6 +286,14 @@ SPEC: dict[str, Code] = {
         "Compile it for a topology with backend: cpu.",
         "kv_lora: 1024",
     ),
+    "S064": Code(
+        "no CUDA kernel serves the experts of this model as they are packed",
+        "Routed experts are bfloat16 or INT4 in groups of 32 inputs, all three matrices alike, a shared expert is "
+        "bfloat16; hidden sizes divide by 16, widths of experts by 8 on every rank.",
+        "A quant spec with other groups or a packed shared expert, or unusual widths on many ranks.",
+        "Change what the message names, or compile for a topology with backend: cpu.",
+        "inter: 1408 on 32 ranks, each with 44",
+    ),
     "F001": Code(
         "the engine does not fit the devices",
         "Weights, caches, buffers and the reserve of one rank fit into the memory of one device.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ddtreec.emit.cuda import attention, linears, ropes, router, rows
+from ddtreec.emit.cuda import attention, experts, linears, ropes, router, rows
 from ddtreec.emit.cuda.base import Emitter, RoundEmitter
 
 LAUNCHES: Mapping[str, Emitter] = {
@@ -15,6 +15,8 @@ LAUNCHES: Mapping[str, Emitter] = {
     "block_attention": attention.block_attention,
     "context_append": ropes.context_append,
     "embedding": rows.embedding,
+    "experts": experts.experts,
+    "experts_shared": experts.experts,
     "kv_norm_rope_append": ropes.kv_norm_rope_append,
     "latent_append": ropes.latent_append,
     "latent_attention": attention.latent_attention,
