@@ -156,7 +156,7 @@ __device__ __forceinline__ void latent_attention(const bf16* q_c, const bf16* q_
 
   const int own = threadIdx.x / L::kLanes, at = threadIdx.x % L::kLanes * L::kKeys;  // the pair and keys it weighs
   const u32* mask = masks + static_cast<i64>(slot * group + min(top + own, pairs - 1) / S::kHeads) * 4;
-  float high = kNever, sum = 0.0f;
+  float high = kNever, sum[L::kKeys / 2] = {};  // a sum for two keys, so that its order does not depend on kPairs
   float values[L::kProducts][L::kColumns][4] = {};
 #pragma unroll 1
   for (int tile = first; tile < last; ++tile) {
@@ -186,15 +186,14 @@ __device__ __forceinline__ void latent_attention(const bf16* q_c, const bf16* q_
     for (int step = 1; step < L::kLanes; step *= 2) peak = fmaxf(peak, __shfl_xor_sync(kAll, peak, step));
     const float fade = exp2f(high - peak);
     high = peak;
-    sum *= fade;
-#pragma unroll
-    for (int e = 0; e < L::kKeys; ++e) {
-      weights[e] = weights[e] == kNever ? 0.0f : exp2f(weights[e] - peak);
-      sum += weights[e];
-    }
     u32* to = reinterpret_cast<u32*>(room.weights + own * L::kWeightPitch + at);
 #pragma unroll
-    for (int e = 0; e < L::kKeys; e += 2) to[e / 2] = pack(weights[e], weights[e + 1]);
+    for (int e = 0; e < L::kKeys; e += 2) {
+      const float one = weights[e] == kNever ? 0.0f : exp2f(weights[e] - peak);
+      const float two = weights[e + 1] == kNever ? 0.0f : exp2f(weights[e + 1] - peak);
+      sum[e / 2] = sum[e / 2] * fade + (one + two);
+      to[e / 2] = pack(one, two);
+    }
     if (at == 0) room.fades[own] = fade;
     __syncthreads();
 
@@ -230,9 +229,10 @@ __device__ __forceinline__ void latent_attention(const bf16* q_c, const bf16* q_
     copy_commit();
   }
 
+  float total = L::kKeys == 4 ? sum[0] + sum[L::kKeys / 2 - 1] : sum[0];
 #pragma unroll
-  for (int step = 1; step < L::kLanes; step *= 2) sum += __shfl_xor_sync(kAll, sum, step);
-  if (at == 0 && top + own < pairs) marks[place_of<S>(slot, blockIdx.x, pairs, top + own)] = make_float2(high, sum);
+  for (int step = 1; step < L::kLanes; step *= 2) total += __shfl_xor_sync(kAll, total, step);
+  if (at == 0 && top + own < pairs) marks[place_of<S>(slot, blockIdx.x, pairs, top + own)] = make_float2(high, total);
 #pragma unroll
   for (int m = 0; m < L::kProducts; ++m) {
 #pragma unroll

@@ -19,9 +19,12 @@ from ddtreec.emit.cuda.base import Device, KernelDraft, Site
 from ddtreec.emit.cuda.base import Tensor as Operand
 from ddtreec.emit.cuda.source import kernel_source
 from ddtreec.emit.cuda.state import context_layers, room_of
+from ddtreec.emit.cuda.table import kernel_table
 from ddtreec.plan.assemble import assemble
 from ddtreec.spec.load import load_engine
+from ddtreec_runtime.backends.cuda.check import check_kernel
 from tests.emulated.emulator import BACKWARD, FORWARD, Memory, library, missing
+from tests.emulated.launcher import Emulated
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 NAN = float("nan")
@@ -30,6 +33,16 @@ NAN = float("nan")
 @cache
 def tiny_plan() -> Plan:
     return assemble(driver.planned(load_engine("tiny-k2-h200-x1")))
+
+
+@pytest.mark.parametrize("kind", ["latent_attention_v_up", "block_attention"])
+def test_launches_of_an_engine_against_their_parts(kind: str) -> None:
+    state = driver.planned(load_engine("tiny-k2-h200-x1", ["limits.context=256"]))
+    table, sources = kernel_table(state, {kind})
+    (kernel,) = table.kernels
+    results = check_kernel(Emulated(sources), assemble(state), table, kernel, {}, counts=(1, 2, 9, 33), lengths=(83, 0))
+    assert len(results) >= 3
+    assert [result for result in results if result.faults] == []
 
 
 def plan_with(page: int = 16, sequences: int = 1, context: int = 512, windows: tuple[int, ...] = ()) -> Plan:

@@ -61,8 +61,8 @@ def covering(bounds: Iterable[int], most: int) -> tuple[int, ...]:
 
 
 def latent_shared(pairs: int, width: int, stages: int) -> int:
-    """Bytes of LatentRoom: `stages` tiles of rows padded to whole steps and 8 elements; four quarters of scores, weights
-    and a factor a pair."""
+    """Bytes of LatentRoom: `stages` tiles of rows padded to whole steps and 8 elements; four quarters of scores,
+    weights and a factor a pair."""
     pitch = -(-width // 16) * 16 + 8
     return stages * TILE * pitch * 2 + pairs * (4 * (TILE + 8) * 4 + (TILE + 8) * 2 + 4)
 

@@ -142,7 +142,7 @@ class Bench:
         launcher, kernel = self.launcher, self.kernel
         buffers = {name: self._buffer(value) for name, value in self.owners.items()}
         arrays = {name: launcher.tensor(tuple(t.shape), t.dtype).copy_(t) for name, t in self.state.items()}
-        held = self.cache.filled() if self.cache else None
+        held = self.cache.filled(self.step.valid) if self.cache else None
         if self.cache and held is not None:
             arrays[self.cache.kind] = launcher.tensor(tuple(held.shape), held.dtype).copy_(held)
         before = {name: tensor.cpu().clone() for name, tensor in buffers.items()}

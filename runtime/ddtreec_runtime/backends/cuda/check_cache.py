@@ -11,7 +11,7 @@ from torch import Tensor
 from ddtreec.artifacts.kernels import KernelTable
 from ddtreec.artifacts.plan import Plan
 from ddtreec.core.errors import VerifyError
-from ddtreec_runtime.backends.cuda.check_case import Case, cache_kind
+from ddtreec_runtime.backends.cuda.check_case import Case, appends, cache_kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,13 @@ class Places:
         at = self.place(slot, token)
         return array.view(-1)[at : at + self.width]
 
-    def filled(self) -> Tensor:
-        """The array before a step. Tokens that have left a window are NaN too: nobody may see them."""
+    def filled(self, valid: Sequence[int]) -> Tensor:
+        """The array before a step, with its `valid` rows where an earlier kernel put them. Tokens that have left a
+        window are NaN too: nobody may see them."""
         found = torch.full(self.array, float("nan"), dtype=torch.bfloat16)
         for slot, committed in enumerate(self.case.committed):
-            for token in range(self._oldest(committed), committed):
+            appended = self.kind == "latent" and not appends(self.case.kernel) and slot < len(valid)
+            for token in range(self._oldest(committed), committed + (valid[slot] if appended else 0)):
                 rows = self.case.latent if self.kind == "latent" else self.case.context
                 self.row(found, slot, token).copy_(rows[slot][token].flatten())
         return found

@@ -33,7 +33,8 @@ class Case:
     """The sample.
 
     committed, parents, positions: by slot (and row). inputs: by root value [slots, group, ...] in device dtypes. pool:
-    local experts that hold numbers. latent: by slot [committed, width], context: by slot [committed, 2, heads, dim].
+    local experts that hold numbers. latent: by slot [committed, width], with the rows of the step behind
+    them where the kernel reads these and does not append them itself; context: by slot [committed, 2, heads, dim].
     expected: by output of the call [slots, group, ...] float64, NaN where its parts write nothing. written: what the
     parts add to the cache, by slot [group, ...] float64.
     """
@@ -164,12 +165,18 @@ def first_of(case: Case, call: Call) -> int:
     return case.plan.mesh.coord(str(call.params["coord"]), case.rank) * per if per else 0
 
 
+def appends(kernel: Kernel) -> bool:
+    """Whether it writes the step's rows into a cache."""
+    return any(part.kernel in ("latent_append", "context_append") for part in kernel.reference.calls)
+
+
 def _fill_caches(case: Case, draw: torch.Generator) -> None:
     kind = cache_kind(case.kernel)
     caches = [cache for cache in case.plan.caches if cache.kind == kind]
+    own = 0 if appends(case.kernel) else case.group
     for committed in case.committed:
         if kind == "latent":
-            case.latent.append(torch.randn(committed, caches[0].width, generator=draw).to(torch.bfloat16))
+            case.latent.append(torch.randn(committed + own, caches[0].width, generator=draw).to(torch.bfloat16))
         elif kind == "context":
             shape = (committed, 2, caches[0].heads, caches[0].head_dim)
             case.context.append(torch.randn(shape, generator=draw).to(torch.bfloat16))
@@ -183,7 +190,7 @@ def _state(case: Case, slot: int) -> StepState:
     if case.latent:
         width = case.latent[slot].shape[1]
         latent = LatentCache(1, -(-(committed + group) // page), page, width, torch.float64)
-        latent.store[0, :committed] = case.latent[slot]
+        latent.store[0, : len(case.latent[slot])] = case.latent[slot]
     if case.context:
         caches = [cache for cache in plan.caches if cache.kind == "context"]
         _, _, heads, dim = case.context[slot].shape
@@ -237,7 +244,7 @@ def _run(case: Case, weights: Mapping[str, Tensor]) -> None:
     """Runs the parts of every slot and keeps what they give."""
     values, calls = _parts(case)
     outs: dict[str, list[Tensor]] = {name: [] for name in case.call.outs}
-    appended = any(part.kernel in ("latent_append", "context_append") for part in calls)
+    appended = appends(case.kernel)
     for slot, committed in enumerate(case.committed):
         state = _state(case, slot)
         (env,) = run_calls(values, calls, [weights], [state])
