@@ -31,7 +31,9 @@ __device__ __forceinline__ void walk(const int* tokens, const int* nodes, const 
     if (lane == 0) accepted_count[slot] = 0;
     return;
   }
-  const int first = slot * group, count = nodes[slot], start = length[slot];
+  // All that lane 0 changes below is read before the first exchange among the lanes.
+  const int first = slot * group, count = nodes[slot], start = length[slot], root = anchor[slot];
+  const int round = rounds[slot], wanted = limit[slot] - produced[slot];
   int token[kPer], parent[kPer], pick[kPer], fault = S::kNodes + 1;
 #pragma unroll
   for (int p = 0; p < kPer; ++p) {
@@ -69,7 +71,6 @@ __device__ __forceinline__ void walk(const int* tokens, const int* nodes, const 
   // Lane j < length_of_path holds the j-th committed token.
   const int below = __shfl_down_sync(kAll, mine, 1);
   const int output = lane + 1 < length_of_path ? tokens[first + below] : next;
-  const int wanted = limit[slot] - produced[slot];
   int keep = broken ? 0 : min(length_of_path, wanted);
   const u32 stops = __ballot_sync(kAll, lane < keep && heed_stops[slot] != 0 && S::Stops::has(output));
   if (stops) keep = __ffs(stops);
@@ -80,7 +81,6 @@ __device__ __forceinline__ void walk(const int* tokens, const int* nodes, const 
                                                                    : kRuns;
 
   // The record; its number comes last, when the host can see all the rest.
-  const int round = rounds[slot], root = anchor[slot];
   int* record = ring + (static_cast<i64>(slot) * S::kRing + round % S::kRing) * S::kRecord;
   if (lane < length_of_path) {
     record[S::kCommitted + lane] = output;
