@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ddtreec.emit.cuda import attention, experts, linears, ropes, router, rows
+from ddtreec.emit.cuda import attention, experts, linears, ropes, round, router, rows
 from ddtreec.emit.cuda.base import Emitter, RoundEmitter
 
 LAUNCHES: Mapping[str, Emitter] = {
@@ -40,5 +40,5 @@ LAUNCHES: Mapping[str, Emitter] = {
 }
 """Launch kind to emitter."""
 
-ROUND: tuple[RoundEmitter, ...] = ()
+ROUND: tuple[RoundEmitter, ...] = (round.round_kernels,)
 """Emitters of the kernels between the programs of a round."""
