@@ -56,7 +56,9 @@ BUDGETS = (4, 8, 16, 32, 64)
 @click.option("--synthetic", is_flag=True, help="On a GPU: time the kernels of one rank on random weights.")
 @click.option("--rank", type=click.IntRange(min=0), default=0, show_default=True, help="The rank that is timed.")
 @click.option("--rows", metavar="1,8,16", default="1,8,16", show_default=True, help="Rows of the steps that are timed.")
-@click.option("--context", type=click.IntRange(min=0), default=8192, show_default=True, help="Tokens before these rows.")
+@click.option(
+    "--context", type=click.IntRange(min=0), default=8192, show_default=True, help="Tokens before these rows."
+)
 @click.option("--threads", type=click.IntRange(min=1), help="CPU threads.  [default: what its matrices are worth]")
 @click.option("--dtype", type=click.Choice(["float32", "bfloat16", "float64"]), help="[default: what the bundle says]")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write all numbers to this file.")

@@ -33,7 +33,9 @@ def backend(bundle: Bundle, asked: str = "auto") -> None:
     if asked not in ("auto", kind):
         found = f"the bundle is for {kind} ({bundle.plan.topology}), not for {asked}"
         if asked == "cuda":
-            way = "compile the engine for a GPU: ddtreec compile ENGINE.yaml --set topology=h200-x1 --set dtype=bfloat16"
+            way = (
+                "compile the engine for a GPU: ddtreec compile ENGINE.yaml --set topology=h200-x1 --set dtype=bfloat16"
+            )
     elif kind == "cuda" and not torch.cuda.is_available():
         found = f"the bundle is for {kind} ({bundle.plan.topology}) and this machine has no CUDA device"
     else:

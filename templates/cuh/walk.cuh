@@ -32,6 +32,7 @@ __device__ __forceinline__ void walk(const int* tokens, const int* nodes, const 
     return;
   }
   const int first = slot * group, count = nodes[slot], start = length[slot];
+  const int round = rounds[slot], root = anchor[slot];  // before the votes below: lane 0 moves them on behind them
   int token[kPer], parent[kPer], pick[kPer], fault = S::kNodes + 1;
 #pragma unroll
   for (int p = 0; p < kPer; ++p) {
@@ -80,7 +81,6 @@ __device__ __forceinline__ void walk(const int* tokens, const int* nodes, const 
                                                                    : kRuns;
 
   // The record; its number comes last, when the host can see all the rest.
-  const int round = rounds[slot], root = anchor[slot];
   int* record = ring + (static_cast<i64>(slot) * S::kRing + round % S::kRing) * S::kRecord;
   if (lane < length_of_path) {
     record[S::kCommitted + lane] = output;

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ddtreec.artifacts.kernels import Kernel
 from ddtreec.artifacts.plan import Call, Weight
+from ddtreec_runtime.backends.cuda.weights import device_dtype
 from ddtreec_runtime.weights.int4 import PER_WORD, dequantize
 
 PLAIN = "plain"
@@ -130,5 +131,5 @@ def _matrix(
 def _typed(record: Weight, numbers: Tensor) -> tuple[Tensor, Tensor]:
     """As a checkpoint holds them: bfloat16 numbers, in float32 where no less will do."""
     rounded = numbers.to(torch.bfloat16)
-    laid = rounded.float() if record.precision == "float32" else rounded
+    laid = rounded.to(device_dtype(record))
     return laid, rounded.double()

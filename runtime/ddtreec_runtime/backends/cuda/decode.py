@@ -30,6 +30,9 @@ AHEAD = 2
 SPINS = 2000
 """Looks at the ring before the host asks whether the device still works, and then sleeps a little between looks."""
 
+PREFILLS = (1, 2, 4, 8, 16, 32, 64, 128)
+"""Rows of a slot in a prefill step: each is bound once."""
+
 MODES: dict[Mode | None, int] = {None: 0, "chain": 1, "tree": 2}
 
 RoundKey = tuple[int, int, bool, str]
@@ -133,9 +136,9 @@ class Decoder:
                 driver.run(self._from_target.launches(Shape(slots, group, 0)))
 
     def _chunk_group(self, slots: int, longest: int) -> int:
-        """Rows a slot of a prefill step: all that fit, or the smallest bucket that holds the longest prompt."""
+        """Rows a slot of a prefill step: all that fit, or a few sizes that shorter prompts are padded to."""
         most = min(self.machine.plan.limits.chunk, self._target.program.max_rows // slots)
-        return min((b for b in self.machine.plan.buckets if longest <= b <= most), default=most)
+        return min((size for size in PREFILLS if longest <= size <= most), default=most)
 
     def _fill_chunk(
         self, prompts: Sequence[Sequence[int]], starts: list[int], ends: list[int], group: int, last: bool

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ddtreec.artifacts.plan import Weight
 from ddtreec_runtime.backends.cuda.layouts import LAYOUTS
-from ddtreec_runtime.backends.cuda.weights import PLAIN
+from ddtreec_runtime.backends.cuda.weights import PLAIN, device_dtype
 from ddtreec_runtime.weights.int4 import PER_WORD
 
 DISTINCT = 4
@@ -42,13 +42,13 @@ def synthetic_weights(
 def _made(weight: Weight, layout: str, device: torch.device | str, draw: torch.Generator) -> Tensor:
     if weight.packing == "int4" and layout != PLAIN:
         return _packed(weight, layout, device, draw)
-    kind = torch.float32 if weight.precision == "float32" else torch.bfloat16
+    kind = device_dtype(weight)
     if len(weight.shape) == 1:
         ones = weight.role == "norm" or "norm" in weight.id
         return torch.ones(weight.shape, dtype=kind, device=device) * (1.0 if ones else 0.0)
     dense = torch.empty(weight.shape, dtype=kind, device=device)
     dense.normal_(0.0, weight.shape[-1] ** -0.5, generator=draw)
-    return dense if layout == PLAIN else LAYOUTS[layout](dense)
+    return dense if layout == PLAIN else LAYOUTS[layout].dense(dense)
 
 
 def _packed(weight: Weight, layout: str, device: torch.device | str, draw: torch.Generator) -> Tensor:
@@ -59,7 +59,7 @@ def _packed(weight: Weight, layout: str, device: torch.device | str, draw: torch
         -(2**31), 2**31, (drawn, rows, cols // PER_WORD), dtype=torch.int64, generator=draw, device=device
     )
     scale = torch.full((drawn, rows, cols // weight.group), cols**-0.5 / 4.6, dtype=torch.bfloat16, device=device)
-    tiles = LAYOUTS[layout](words.to(torch.int32), scale)
+    tiles = LAYOUTS[layout].packed(words.to(torch.int32), scale)
     out = torch.empty(experts, *tiles.shape[1:], dtype=tiles.dtype, device=device)
     for expert in range(experts):
         out[expert] = tiles[expert % drawn]

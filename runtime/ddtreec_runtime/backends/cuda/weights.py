@@ -7,6 +7,7 @@ never holds more than one, and the device never more than one expert twice.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 
 import torch
 from torch import Tensor
@@ -40,6 +41,12 @@ def layouts_of(plan: Plan, table: KernelTable) -> dict[str, str]:
     return found
 
 
+def device_dtype(weight: Weight) -> torch.dtype:
+    """What kernels read a dense weight as: float32 only where the checkpoint has it and `precision` keeps it."""
+    wide = weight.precision == "float32" and weight.bytes == 4 * prod(weight.shape)
+    return torch.float32 if wide else torch.bfloat16
+
+
 def load_weights(
     checkpoints: Mapping[str, Checkpoint],
     weights: Sequence[Weight],
@@ -51,25 +58,42 @@ def load_weights(
 ) -> dict[str, Tensor]:
     """Weights of one rank by id; equal slices in equal layouts are one tensor.
 
-    Raises CheckpointError as `weights.load_rank` does, and K029 where a packed weight cannot stay packed.
+    Raises CheckpointError as `weights.load_rank` does, K029 where a packed weight cannot stay packed, K030 where a weight
+    that must not be rounded would be.
     """
     readers = {store: Reader(checkpoint) for store, checkpoint in checkpoints.items()}
     wanted = {weight.id: (resolve(weight, mesh, rank), layouts.get(weight.id, PLAIN)) for weight in weights}
     labels = {key: name for name, key in wanted.items()}
     meter = Meter(sum(slice_bytes(piece, readers[piece.store]) for piece, _ in labels), progress)
+    kinds = {weight.id: device_dtype(weight) for weight in weights}
     made: dict[tuple[WeightSlice, str], Tensor] = {}
     for key, label in labels.items():
         piece, layout = key
         meter.label = label
         reader = readers[piece.store]
         if layout == PLAIN:
-            made[key] = load_slice(piece, label, reader, torch.bfloat16, meter).to(device)
+            dense = load_slice(piece, label, reader, torch.bfloat16, meter)
+            made[key] = _narrowed(dense, kinds[label], label).to(device)
         elif piece.packing == "int4":
             made[key] = _packed(piece, label, layout, reader, device, meter)
         else:
             dense = load_slice(piece, label, reader, torch.bfloat16, meter).to(device)
-            made[key] = LAYOUTS[layout](dense)
+            made[key] = LAYOUTS[layout].dense(dense)
     return {name: made[key] for name, key in wanted.items()}
+
+
+def _narrowed(dense: Tensor, kind: torch.dtype, label: str) -> Tensor:
+    """The weight in the dtype that its kernel reads; never rounded where `precision` keeps it."""
+    narrow = dense.to(kind)
+    if not torch.equal(narrow.to(dense.dtype), dense):
+        raise CheckpointError(
+            Problem(
+                "K030",
+                f"'{label}' needs float32 in this checkpoint, and the engine was compiled for bfloat16 there",
+                help="write the specs for this checkpoint: ddtreec init CHECKPOINT, then compile again",
+            )
+        )
+    return narrow
 
 
 def _packed(
@@ -85,7 +109,7 @@ def _packed(
             words.append(word.to(device).flatten(0, -2))
             scales.append(scale.to(device).flatten(0, -2))
             meter.add(part_bytes(piece, piece.parts[index], name, reader))
-        (tiles,) = LAYOUTS[layout](torch.cat(words).unsqueeze(0), torch.cat(scales).unsqueeze(0))
+        (tiles,) = LAYOUTS[layout].packed(torch.cat(words).unsqueeze(0), torch.cat(scales).unsqueeze(0))
         if out is None:
             out = torch.empty(len(piece.names) // count, *tiles.shape, dtype=tiles.dtype, device=device)
         out[begin // count] = tiles
