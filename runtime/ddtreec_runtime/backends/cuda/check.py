@@ -60,7 +60,7 @@ def check_kernel(
     draw = torch.Generator().manual_seed(seed)
     records = {weight.id: weight for weight in plan.weights}
     pool = pool_of(plan, kernel, draw)
-    weights = make_weights(kernel, records, layouts, pool, launcher, draw)
+    weights = make_weights(kernel, call, records, layouts, pool, launcher, draw)
     found: list[Result] = []
     for committed, group, steps in samples(plan, program, kernel, counts, lengths):
         case = make_case(plan, program, kernel, call, committed, group, weights, pool, draw)

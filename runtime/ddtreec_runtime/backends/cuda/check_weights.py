@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ddtreec.artifacts.kernels import Kernel
-from ddtreec.artifacts.plan import Weight
+from ddtreec.artifacts.plan import Call, Weight
 from ddtreec_runtime.backends.cuda.weights import device_dtype
 from ddtreec_runtime.weights.int4 import PER_WORD, dequantize
 
@@ -49,24 +49,25 @@ class Made:
 
 def make_weights(
     kernel: Kernel,
+    call: Call,
     records: Mapping[str, Weight],
     layouts: Mapping[str, Layout],
     pool: Tensor,
     memory: Allocator,
     draw: torch.Generator,
 ) -> dict[str, Made]:
-    """The weights that a kernel reads, by id. `pool`: the local experts, or rows of an embedding, that hold numbers;
-    others hold NaN."""
+    """The weights that a kernel reads, by id. `call`: the one that its reference is of; `pool`: the local experts, or
+    rows of an embedding, that hold numbers; others hold NaN."""
     pooled = pooled_weights(kernel)
     norms = {name for call in kernel.reference.calls if call.kernel == "rms_norm" for name in call.weights}
     found: dict[str, Made] = {}
-    for index, name in enumerate(kernel.reference.tensors):
-        if name in records:
-            layout = kernel.layouts.get(str(index), PLAIN)
-            if name in pooled:
-                found[name] = _pooled(records[name], layout, layouts, pool, memory, draw)
-            else:
-                found[name] = _whole(records[name], layout, layouts, name in norms, memory, draw)
+    first = len(call.outs) + len(call.ins)
+    for index, name in enumerate(kernel.reference.tensors[first:], first):
+        layout = kernel.layouts.get(str(index), PLAIN)
+        if name in pooled:
+            found[name] = _pooled(records[name], layout, layouts, pool, memory, draw)
+        else:
+            found[name] = _whole(records[name], layout, layouts, name in norms, memory, draw)
     return found
 
 
