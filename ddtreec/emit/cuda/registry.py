@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ddtreec.emit.cuda import linears, ropes, router, rows
+from ddtreec.emit.cuda import attention, experts, linears, ropes, round, router, rows
 from ddtreec.emit.cuda.base import Emitter, RoundEmitter
 
 LAUNCHES: Mapping[str, Emitter] = {
@@ -12,10 +12,15 @@ LAUNCHES: Mapping[str, Emitter] = {
     "add_norm": rows.add_norm,
     "add_norm_linear": linears.add_norm_linear,
     "add_norm_router": router.add_norm_router,
+    "block_attention": attention.block_attention,
     "context_append": ropes.context_append,
     "embedding": rows.embedding,
+    "experts": experts.experts,
+    "experts_shared": experts.experts,
     "kv_norm_rope_append": ropes.kv_norm_rope_append,
     "latent_append": ropes.latent_append,
+    "latent_attention": attention.latent_attention,
+    "latent_attention_v_up": attention.latent_attention_v_up,
     "linear": linears.linear,
     "norm_linear": linears.norm_linear,
     "norm_rope": ropes.norm_rope,
@@ -35,5 +40,5 @@ LAUNCHES: Mapping[str, Emitter] = {
 }
 """Launch kind to emitter."""
 
-ROUND: tuple[RoundEmitter, ...] = ()
+ROUND: tuple[RoundEmitter, ...] = (round.round_kernels,)
 """Emitters of the kernels between the programs of a round."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping, Sequence
 
 from ddtreec.artifacts.kernels import Kernel, StateArray
 from ddtreec.artifacts.plan import Plan
@@ -11,8 +12,8 @@ from ddtreec.passes.fit import Room, context_tokens
 
 PREFIX = "state:"
 
-TICKETS, TICKET_COUNT = "tickets", 1024
-"""Shared array of int32: zeros for the blocks over weight rows of a product, zeros again after each launch."""
+TICKETS = "tickets"
+"""Zeros that blocks of one launch count each other with; zero again when the launch has ended."""
 
 
 def context_layers(plan: Plan, room: Room) -> tuple[tuple[int, int], ...]:
@@ -45,7 +46,6 @@ def known_arrays(plan: Plan) -> dict[str, StateArray]:
         StateArray("masks", "uint32", ("rows", 4)),
         StateArray("pages", "int32", ("slots", room.pages)),
         StateArray("out_index", "int32", ("out_rows",)),
-        StateArray(TICKETS, "int32", (TICKET_COUNT,)),
     ]
     for name, rope in plan.ropes.items():
         shape = (room.pages * room.page, rope.dim // 2, 2)
@@ -61,10 +61,25 @@ def known_arrays(plan: Plan) -> dict[str, StateArray]:
     return {array.name: array for array in arrays}
 
 
-def state_arrays(plan: Plan, kernels: Iterable[Kernel], more: Iterable[StateArray] = ()) -> tuple[StateArray, ...]:
-    """The arrays that these kernels name, by name. `more`: those of the round. Raises VerifyError for an unknown
-    one."""
-    known = known_arrays(plan) | {array.name: array for array in more}
+def most_blocks(kernels: Iterable[Kernel], largest: Mapping[str, int]) -> int:
+    """Blocks of the largest launch that takes tickets, 1 where none does."""
+    grids = (
+        variant.grid
+        for kernel in kernels
+        for stage in kernel.stages
+        if PREFIX + TICKETS in stage.args
+        for variant in stage.variants
+    )
+    return max((math.prod(dim.value(largest) for dim in grid) for grid in grids), default=1)
+
+
+def state_arrays(
+    plan: Plan, kernels: Sequence[Kernel], largest: Mapping[str, int], more: Iterable[StateArray] = ()
+) -> tuple[StateArray, ...]:
+    """The arrays that these kernels name, by name. `largest`: of each symbol; `more`: arrays of the round. Raises
+    VerifyError for an unknown one."""
+    tickets = StateArray(TICKETS, "int32", (most_blocks(kernels, largest),))
+    known = known_arrays(plan) | {array.name: array for array in (tickets, *more)}
     wanted: dict[str, str] = {}
     for kernel in kernels:
         for stage in kernel.stages:
