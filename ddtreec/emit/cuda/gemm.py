@@ -75,14 +75,14 @@ def tiling(outputs: int, heads: int, rows: int, how: Cut, device: Device, may_sp
         row_warps = 8 if -(-outputs // 128) * heads * 4 >= device.sms * 3 else 4
         return Tiling(row_warps=row_warps, serial=True, ahead=2, unit=4, units_ahead=2, each_pass=4)
     row_warps = {32: 2, 64: 4, 128: 2}[rows]
+    most_warps = 8 if rows == 128 else 16  # of 32 * 8 threads each may have 255 registers
     split = 1
-    while (
-        may_split
-        and split * how.plane < how.slices
-        and 2 * -(-outputs // (16 * row_warps)) * heads * split <= device.sms
-    ):
+    while may_split and split * how.plane < how.slices:
+        fills = 2 * -(-outputs // (16 * row_warps)) * heads * split > device.sms
+        if fills and how.slices // split <= most_warps:
+            break
         split *= 2
-    while row_warps > 1 and how.slices // split * row_warps > (8 if rows == 128 else 16):
+    while row_warps > 1 and how.slices // split * row_warps > most_warps:
         row_warps //= 2
     return Tiling(row_warps=row_warps, split=split, ahead=2 if rows == 64 else 4, unit=4, units_ahead=2, each_pass=4)
 
