@@ -187,8 +187,8 @@ __device__ __forceinline__ void sort_keys(CutRoom& room, int size) {
 }
 
 // Goes down the tokens of a row, best first, until `most` of them are passed (0: no such bound) or their weights sum to
-// `goal`. Returns the key of the last one and, in `sum`, what they weigh; the key of the last token of the row where
-// rounding keeps all of them from reaching the goal.
+// `goal`. Returns the key of the last one and, in `sum`, what they weigh; a key that all reach where rounding keeps the
+// whole row from the goal.
 template <typename S>
 __device__ __forceinline__ u64 descend(const typename S::Logit* row, float largest, double temperature, int most,
                                        double goal, CutRoom& room, double& sum) {
@@ -294,15 +294,13 @@ __device__ __forceinline__ void cut(const typename S::Logit* logits, const int* 
   const float largest = key_logit(peak);
   u64 key = 0;
   double sum = 0.0;
-  if (law.top_k > 0) {
-    key = descend<S>(from, largest, law.temperature, law.top_k, static_cast<double>(infinity()), room, sum);
-  } else {
+  if (law.top_k == 0)
     for (int c = 0; c < S::kChunks; ++c) sum += masses[static_cast<i64>(row) * S::kChunks + c];
-  }
-  if (law.top_p < 1.0) {
-    const double goal = law.top_p * sum;
+#pragma unroll 1
+  for (int share = law.top_k > 0 ? 0 : 1; share < (law.top_p < 1.0 ? 2 : 1); ++share) {
+    const double goal = share ? law.top_p * sum : static_cast<double>(infinity());
     // The best token weighs 1.
-    key = 1.0 >= goal ? peak : larger(key, descend<S>(from, largest, law.temperature, law.top_k, goal, room, sum));
+    key = 1.0 >= goal ? peak : descend<S>(from, largest, law.temperature, law.top_k, goal, room, sum);
   }
   if (threadIdx.x == 0) least[row] = key;
 }
