@@ -86,7 +86,7 @@ class Decoder:
             self._admit(jobs)
             for answer in answers:
                 answer.begin()
-            self._prefill([job.prompt for job in jobs])
+            self._prefill([job.prompt for job in jobs], any(job.mode for job in jobs))
             self._first(jobs)
             waits = self.machine.driver.waits
             with refusing_waits(self.forbid_waits):
@@ -128,8 +128,9 @@ class Decoder:
 
     # ---- prefill ----
 
-    def _prefill(self, prompts: Sequence[Sequence[int]]) -> None:
-        """Commits all prompts, the last chunk of each in the same step; leaves logits of the last tokens."""
+    def _prefill(self, prompts: Sequence[Sequence[int]], drafting: bool) -> None:
+        """Commits all prompts, the last chunk of each in the same step; leaves logits of the last tokens. `drafting`:
+        their features go to the drafter's context."""
         slots, longest = len(prompts), max(map(len, prompts))
         group = self._chunk_group(slots, longest)
         chunks = -(-longest // group)
@@ -140,7 +141,7 @@ class Decoder:
             self._fill_chunk(prompts, starts, ends, group, last)
             driver = self.machine.driver
             driver.run(self._target.launches(Shape(slots, group, slots if last else 0)))
-            if self._from_target is not None:
+            if drafting and self._from_target is not None:
                 driver.run(self._from_target.launches(Shape(slots, group, 0)))
 
     def _chunk_group(self, slots: int, longest: int) -> int:
