@@ -17,6 +17,20 @@ from ddtreec.artifacts.plan import Call, Struct, Value
 KERNELS = "kernels.json"
 KERNELS_FORMAT = 1
 
+KERNEL_FOLDER, HEADER_FOLDER, BINARY_FOLDER = "src/kernels", "src/cuh", "bin"
+"""Folders of a bundle."""
+
+
+def source_path(kernel: str) -> str:
+    """Where the source of a kernel lies in a bundle."""
+    return f"{KERNEL_FOLDER}/{kernel}.cu"
+
+
+def binary_path(kernel: str, arch: str) -> str:
+    """Where the cubin of a kernel lies in a bundle."""
+    return f"{BINARY_FOLDER}/{kernel}.{arch}.cubin"
+
+
 SYMBOLS = ("rows", "out_rows", "slots", "group")
 """What a step may know only when it runs: rows of the step, rows the head is asked for, sequences (slots) in the step,
 and rows of one slot. rows == slots * group; row `slot * group + i` is the slot's i-th."""
@@ -94,13 +108,14 @@ class Kernel(Struct, frozen=True):
     name: str
     stages: tuple[Stage, ...]
     scratch: tuple[Scratch, ...] = ()
-    layouts: dict[str, str] = {}
+    layouts: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     """How weights must lie in memory, by the index of their tensor ('4': 'int4_tiles'); 'plain' where none is named."""
     reference: Reference = Reference()
 
 
 class StateArray(Struct, frozen=True):
-    """A device array that kernels of several calls share, allocated once at its largest. `shape`: ints or symbols."""
+    """A device array that kernels of several calls share, allocated once at its largest, all zeros at first. `shape`:
+    ints or symbols."""
 
     name: str
     dtype: str
@@ -110,7 +125,7 @@ class StateArray(Struct, frozen=True):
 class KernelTable(Struct, frozen=True):
     """All of it. `programs`: by step program the kernel of every call in order, '' for a collective. `round`: kernels
     of the round that are no calls of a program. `largest`: most rows, out_rows, slots and group of any step.
-    `resources`: by '<kernel>:<function>', filled in when the binaries are made."""
+    `compiler` and `resources` (by '<kernel>:<function>') are filled in when the binaries are made."""
 
     format: int
     arch: str
@@ -118,8 +133,9 @@ class KernelTable(Struct, frozen=True):
     programs: dict[str, tuple[str, ...]]
     round: tuple[str, ...] = ()
     state: tuple[StateArray, ...] = ()
-    largest: dict[str, int] = {}
-    resources: dict[str, Resources] = {}
+    largest: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    compiler: str = ""
+    resources: dict[str, Resources] = msgspec.field(default_factory=dict[str, Resources])
 
 
 def encode(table: KernelTable) -> bytes:

@@ -65,7 +65,8 @@ class At:
 
     def nbytes(self, kind: TensorType) -> int:
         """Bytes of a value of this type."""
-        size = {"compute": self.itemsize, "float32": 4, "int32": 4, "int64": 8, "token": 0}[kind.dtype]
+        wide = max(4, self.itemsize)
+        size = {"compute": self.itemsize, "float32": wide, "int32": 4, "int64": 8, "token": 0}[kind.dtype]
         return size * self.elements(kind)
 
 

@@ -14,6 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field
 Kind = Literal["model", "drafter", "quant", "tree", "topology", "engine"]
 MAX_LAYERS, MAX_DEVICES = 512, 1024
 """Beyond any machine and model of the kind; they keep a slip of the finger from filling the memory."""
+MOST_ROWS = 128
+"""Rows of a step on a GPU: a tree mask has this many bits."""
 
 Scalar = int | float | bool | str | None
 FieldValue = Scalar | tuple[Scalar, ...]

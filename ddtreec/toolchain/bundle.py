@@ -35,7 +35,7 @@ OLD = "-old"
 
 def make_manifest(
     files: Mapping[str, bytes], *, engine: str, tool: str, backend: str, topology: str, spec: bytes,
-    overrides: tuple[str, ...],
+    overrides: tuple[str, ...], edited: tuple[str, ...] = (),
 ) -> Manifest:  # fmt: skip
     """The manifest of `files` (relative path to content, the manifest not among them), sorted by path."""
     return Manifest(
@@ -46,6 +46,7 @@ def make_manifest(
         topology=topology,
         spec_digest=of_bytes(spec),
         overrides=overrides,
+        edited=edited,
         files={path: of_bytes(files[path]) for path in sorted(files)},
     )
 

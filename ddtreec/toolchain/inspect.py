@@ -1,4 +1,4 @@
-"""What a bundle holds: manifest, files with the state of their digests, plan and spec. Runs nothing."""
+"""What a bundle holds: manifest, files with the state of their digests, plan, spec and kernels. Runs nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from ddtreec.artifacts import kernels as kernel_file
 from ddtreec.artifacts import plan as plan_file
+from ddtreec.artifacts.kernels import KERNELS, KERNELS_FORMAT, KernelTable
 from ddtreec.artifacts.manifest import BUNDLE_FORMAT, MANIFEST, PLAN, Manifest
 from ddtreec.artifacts.plan import PLAN_FORMAT, Plan
 from ddtreec.core.digest import of_file
@@ -40,6 +42,8 @@ class Bundle:
     files: tuple[FileFacts, ...]
     plan: Plan
     spec: dict[str, Any]
+    kernels: KernelTable | None = None
+    """None where the bundle has no CUDA kernels."""
 
     @property
     def whole(self) -> bool:
@@ -63,7 +67,8 @@ def read_bundle(folder: Path) -> Bundle:
         hint = f"read it with ddtreec {manifest.tool}, or {AGAIN}"
         raise BundleError(Problem("B022", text, Loc(display(folder / MANIFEST)), help=hint))
     files = tuple(file_facts(folder, manifest))
-    return Bundle(folder, manifest, files, _plan(folder), _spec(folder))
+    kernels = _kernels(folder) if KERNELS in manifest.files else None
+    return Bundle(folder, manifest, files, _plan(folder), _spec(folder), kernels)
 
 
 def file_facts(folder: Path, manifest: Manifest) -> list[FileFacts]:
@@ -104,6 +109,20 @@ def _plan(folder: Path) -> Plan:
         text = f"the plan has format {plan.format}, this ddtreec reads format {PLAN_FORMAT}"
         raise BundleError(Problem("B022", text, place, help=AGAIN))
     return plan
+
+
+def _kernels(folder: Path) -> KernelTable:
+    place = Loc(display(folder / KERNELS))
+    try:
+        table = kernel_file.decode((folder / KERNELS).read_bytes())
+    except OSError as error:
+        raise BundleError(Problem("B017", f"no kernels: {error.strerror or error}", place, help=AGAIN)) from None
+    except msgspec.DecodeError as error:
+        raise BundleError(Problem("B017", f"the kernels cannot be read: {error}", place, help=AGAIN)) from None
+    if table.format != KERNELS_FORMAT:
+        text = f"the kernels have format {table.format}, this ddtreec reads format {KERNELS_FORMAT}"
+        raise BundleError(Problem("B022", text, place, help=AGAIN))
+    return table
 
 
 def _spec(folder: Path) -> dict[str, Any]:

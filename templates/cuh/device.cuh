@@ -58,6 +58,11 @@ __device__ __forceinline__ uint4 load16(const void* p) { return *reinterpret_cas
 
 __device__ __forceinline__ u32 shared_address(const void* p) { return static_cast<u32>(__cvta_generic_to_shared(p)); }
 
+// Sends for `bytes` (a multiple of 16) at an address that is one: they come to L2 in the background.
+__device__ __forceinline__ void fetch_to_l2(const void* from, u32 bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes));
+}
+
 // Copies 16 bytes to shared memory in the background; zeros where `valid` is false (then `from` is not read).
 __device__ __forceinline__ void copy_async16(void* to, const void* from, bool valid = true) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(valid ? 16 : 0));
@@ -104,6 +109,18 @@ __device__ __forceinline__ float warp_sum(float x) {
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(kAll, x, step);
   return x;
+}
+
+// Largest and smallest of the lanes' values, the same on every lane.
+__device__ __forceinline__ u32 warp_max(u32 x) {
+  u32 y;
+  asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(y) : "r"(x));
+  return y;
+}
+__device__ __forceinline__ u32 warp_min(u32 x) {
+  u32 y;
+  asm volatile("redux.sync.min.u32 %0, %1, 0xffffffff;" : "=r"(y) : "r"(x));
+  return y;
 }
 
 // Sum over the block, the same on every thread; `room` holds one float a warp. Fixed order.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ddtreec.artifacts.kernels import Dim, Kernel, Scratch, Stage, Variant
+from ddtreec.artifacts.kernels import Dim, Kernel, Scratch, Stage, StateArray, Variant
 from ddtreec.artifacts.plan import Call, Plan, Value, Weight
 
 Constant = bool | int | float | str
@@ -29,12 +29,20 @@ class Device:
 @dataclass(frozen=True, slots=True)
 class Tensor:
     """An operand of a call on one rank: its arg ('t:3'), shape behind the row axis (all of it for a weight), row stride
-    in elements, dtype ('compute', 'float32', 'int32', 'int64')."""
+    in elements, dtype ('compute', 'float32', 'int32', 'int64'). `pitch`: elements from one head of a [rows, heads, dim]
+    operand to the next, where that is not dim; `start`: columns of its parent before an alias."""
 
     arg: str
     tail: tuple[int, ...]
     stride: int = 0
     dtype: str = "compute"
+    pitch: int = 0
+    start: int = 0
+
+    @property
+    def run(self) -> int:
+        """Elements from one head to the next; of an operand without heads its width."""
+        return self.pitch or self.tail[-1]
 
     @property
     def width(self) -> int:
@@ -47,8 +55,8 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One call with all that its shapes and constants come from. `outs`, `ins`, `weights` are numbered 't:0', 't:1', ...
-    in this order. `most`: the largest value of each symbol in this program."""
+    """One call with all that its shapes and constants come from. `outs`, `ins`, `weights` are numbered 't:0', 't:1',
+    ... in this order. `most`: the largest value of each symbol in this program."""
 
     plan: Plan
     device: Device
@@ -61,26 +69,31 @@ class Site:
 
     @property
     def params(self) -> Mapping[str, int | float | str | bool | None]:
-        """Parameters of the call; those of a fused launch begin with their part ('norm_eps')."""
+        """Parameters of the call. A fused launch has those of all parts; where two parts have one of the same name, it
+        begins with the part ('norm_eps')."""
         return self.call.params
 
     def real(self, name: str) -> float:
         """A parameter that is a number."""
-        value = self.call.params[name]
+        value = self.call.params[key(self.call, name)]
         assert isinstance(value, int | float)
         return float(value)
 
     def whole(self, name: str) -> int:
         """A parameter that is an integer."""
-        value = self.call.params[name]
+        value = self.call.params[key(self.call, name)]
         assert isinstance(value, int)
         return int(value)
 
     def word(self, name: str) -> str:
         """A parameter that is a word."""
-        value = self.call.params[name]
+        value = self.call.params[key(self.call, name)]
         assert isinstance(value, str)
         return value
+
+
+Emitter = Callable[[Site], "KernelDraft"]
+"""Says how a call of one launch kind is run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +135,9 @@ class StageDraft:
     count: str = "rows"
 
     def function(self, entry: Entry) -> str:
-        """Name of the entry point, readable in profiles."""
-        return f"{self.name}_m{entry.rows}" if len(self.entries) > 1 else self.name
+        """Name of the entry point, readable in profiles; with the rows it serves it is never that of a function of the
+        language, as `norm` and `round` are."""
+        return f"{self.name}_m{entry.rows}"
 
     def stage(self) -> Stage:
         """What the runtime needs to launch it."""
@@ -148,6 +162,18 @@ class KernelDraft:
         return Kernel(self.name, tuple(s.stage() for s in self.stages), self.scratch, layouts)
 
 
+@dataclass(frozen=True, slots=True)
+class RoundDraft:
+    """Kernels of the round that are no calls of a program, and the state arrays that they bring along."""
+
+    kernels: tuple[KernelDraft, ...]
+    arrays: tuple[StateArray, ...] = ()
+
+
+RoundEmitter = Callable[[Plan, Device, Mapping[str, int]], RoundDraft]
+"""Kernels of the round for a plan, a device and the largest value of each symbol."""
+
+
 def tiles(most: int) -> tuple[int, ...]:
     """The row tiles that steps of up to `most` rows need."""
     below = tuple(t for t in ROW_TILES if t < most)
@@ -161,6 +187,14 @@ def stride(value: Value, values: Mapping[str, Value]) -> int:
     for n in owner.shape[1:]:
         total *= int(n)
     return total
+
+
+def key(call: Call, name: str) -> str:
+    """The key of a parameter in `call.params`. A name that begins with its part ('norm_eps') is also known without."""
+    if name in call.params:
+        return name
+    (found,) = (known for known in call.params if name.endswith(f"_{known}"))
+    return found
 
 
 def literals(constants: Mapping[str, Constant]) -> Sequence[tuple[str, str, str]]:

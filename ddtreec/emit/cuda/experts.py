@@ -1,0 +1,262 @@
+"""The routed experts of a rank, alone or with a shared expert beside them: two stages, weights in tiles of 16 rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ddtreec.artifacts.kernels import Dim, Scratch
+from ddtreec.core.errors import Problem, SpecError
+from ddtreec.emit.cuda.base import ONE, Constant, Device, Entry, KernelDraft, Param, Site, StageDraft, tiles
+
+GROUP = 32
+"""Inputs of one INT4 scale."""
+
+CHUNK = {"int4": 128, "dense": 64}
+"""Inputs of one tile of 16 rows, by packing (Int4Tile, Bf16Tile)."""
+
+TILE_ROWS, HALF_ROWS = 16, 8
+"""Rows of a tile of `down`; gates, and ups, of a tile of `gate_up`."""
+
+LAYOUTS = ("gate_up_tiles", "tiles")
+"""Layouts of gate_up and of down; see ddtreec_runtime.backends.cuda.layouts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the sums depend on. `experts`: held by the rank; `shared`: inner width of the shared expert, 0 without;
+    `rounded`: INT4 weights are rounded to bfloat16 before the product."""
+
+    experts: int
+    top_k: int
+    hidden: int
+    inter: int
+    shared: int
+    packing: str
+    rounded: bool
+
+    @property
+    def tile(self) -> str:
+        """The C++ type of a tile."""
+        if self.packing == "int4":
+            return f"ddt::Int4Tile<{'true' if self.rounded else 'false'}>"
+        return "ddt::Bf16Tile"
+
+    @property
+    def name(self) -> str:
+        """The part of a kernel's name that stands for it."""
+        weights = ("int4r" if self.rounded else "int4") if self.packing == "int4" else "bf16"
+        shared = f"_s{self.shared}" if self.shared else ""
+        return f"e{self.experts}_k{self.top_k}_h{self.hidden}_i{self.inter}{shared}_{weights}"
+
+    @property
+    def warps(self) -> int:
+        """Warps that share the inputs of `gate_up`: a divisor of its chunks where there is a good one, at most 8."""
+        chunks = -(-self.hidden // CHUNK[self.packing])
+        return max((n for n in range(1, 9) if chunks % n == 0 and (n >= 4 or n == chunks)), default=8)
+
+    @property
+    def shared_warps(self) -> int:
+        """Warps that share the inputs of the shared `down`."""
+        return min(2, -(-self.shared // 512))
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """What may differ from variant to variant: `tiles` row tiles of a warp, `cols` columns of 8 tokens, steps of
+    weights in flight of the routed experts (`depth`) and the shared one, `blocks` a multiprocessor should hold; `warps`
+    that take routed experts in the second stage."""
+
+    tiles: int
+    cols: int
+    depth: int
+    shared_depth: int
+    blocks: int
+    warps: int = 8
+
+
+def variants(most: int) -> tuple[int, ...]:
+    """Rows that have a variant of their own."""
+    return (1, *tiles(most))
+
+
+def up_tiling(shape: Shape, rows: int) -> Tiling:
+    """The first stage's tiling for steps of up to `rows` rows."""
+    pair = 2 if shape.inter // HALF_ROWS % 2 == 0 else 1
+    depth = 2 if shape.packing == "int4" else 1
+    return Tiling(pair, 1 if rows <= 8 else 2, depth * 2 // pair, 2, 2)
+
+
+def down_tiling(shape: Shape, rows: int, device: Device) -> Tiling:
+    """The second stage's tiling for steps of up to `rows` rows."""
+    cols = 1 if rows <= 8 else 2
+    steps = -(-shape.inter // CHUNK[shape.packing])
+    depth = 2 if steps <= 2 or shape.packing == "dense" else 4
+    for pair in (2, 1):
+        tiling = Tiling(pair, cols, min(steps, depth), 2, 2, 8 if rows <= 8 else 8 - shape.shared_warps)
+        fits = down_shared(shape, rows, tiling) <= device.shared
+        if fits and -(-shape.hidden // TILE_ROWS) % pair == 0 and shape.hidden // (TILE_ROWS * pair) >= device.sms:
+            return tiling
+    return Tiling(1, cols, min(steps, depth), 2, 2, 8 if rows <= 8 else 8 - shape.shared_warps)
+
+
+def jobs_bytes(shape: Shape, rows: int, cols: int) -> int:
+    """Size of the list of jobs (struct Jobs), at least."""
+    pairs = rows * shape.top_k
+    most = min(pairs, shape.experts) + pairs // (8 * cols)
+    return 2 * (2 * pairs + 3 * most) + 4 * (shape.experts + 32) + 4
+
+
+def up_shared(shape: Shape, rows: int, tiling: Tiling) -> int:
+    """Shared memory of a block of the first stage: two rooms for the sums of all warps, and the jobs."""
+    return 2 * shape.warps * tiling.tiles * tiling.cols * 512 + _whole(jobs_bytes(shape, rows, tiling.cols))
+
+
+def down_shared(shape: Shape, rows: int, tiling: Tiling) -> int:
+    """Shared memory of a block of the second stage: a stripe of every pair and of the shared expert, shares, jobs."""
+    pairs, stripe = rows * shape.top_k, 4 * TILE_ROWS * tiling.tiles
+    parts = pairs + max(1, shape.shared_warps * rows)
+    return parts * stripe + _whole(4 * pairs + jobs_bytes(shape, rows, tiling.cols))
+
+
+def _whole(size: int) -> int:
+    return -(-size // 16) * 16
+
+
+def up_stage(
+    shape: Shape, params: tuple[Param, ...], x_stride: int, device: Device, tilings: Mapping[int, Tiling]
+) -> StageDraft:
+    """gate, up and SwiGLU: acts of every (row, k) pair whose expert is held, and of every row for the shared expert."""
+    entries: list[Entry] = []
+    for rows, tiling in tilings.items():
+        width = 8 * tiling.cols
+        jobs = min(rows * shape.top_k, shape.experts) + rows * shape.top_k // width
+        items = shape.inter // (HALF_ROWS * tiling.tiles) * jobs + shape.shared // HALF_ROWS * -(-rows // width)
+        grid = (Dim(min(items, device.sms * tiling.blocks)), ONE, ONE)
+        shared = up_shared(shape, rows, tiling)
+        entries.append(
+            Entry(rows, grid, shape.warps * 32, shared, tiling.blocks, _variant(rows, tiling, shape, shared))
+        )
+    constants = _constants(shape) | {"kXStride": x_stride, "kWarps": shape.warps}
+    return StageDraft("experts_up", "experts_up", "experts.cuh", constants, params, tuple(entries))
+
+
+def down_stage(shape: Shape, params: tuple[Param, ...], y_stride: int, tilings: Mapping[int, Tiling]) -> StageDraft:
+    """down, the weighted sum over k, and the shared expert's down."""
+    entries: list[Entry] = []
+    for rows, tiling in tilings.items():
+        grid = (Dim(-(-shape.hidden // (TILE_ROWS * tiling.tiles))), ONE, ONE)
+        shared = down_shared(shape, rows, tiling)
+        threads = (tiling.warps + shape.shared_warps) * 32
+        own = _variant(rows, tiling, shape, shared) | {"kWarps": tiling.warps}
+        entries.append(Entry(rows, grid, threads, shared, tiling.blocks, own))
+    constants = _constants(shape) | {"kYStride": y_stride, "kSharedWarps": shape.shared_warps}
+    return StageDraft("experts_down", "experts_down", "experts.cuh", constants, params, tuple(entries))
+
+
+def _constants(shape: Shape) -> dict[str, Constant]:
+    return {
+        "Tile": shape.tile,
+        "kExperts": shape.experts,
+        "kTopK": shape.top_k,
+        "kHidden": shape.hidden,
+        "kInter": shape.inter,
+        "kSharedInter": shape.shared,
+    }
+
+
+def _variant(rows: int, tiling: Tiling, shape: Shape, shared: int) -> dict[str, Constant]:
+    beside: dict[str, Constant] = {"kSharedDepth": tiling.shared_depth} if shape.shared else {}
+    return {
+        "kRows": rows,
+        "kTiles": tiling.tiles,
+        "kCols": tiling.cols,
+        "kDepth": tiling.depth,
+        **beside,
+        "kShared": shared,
+    }
+
+
+def experts(site: Site) -> KernelDraft:
+    """The launches `experts` and `experts_shared`. Raises SpecError for weights that have no tiles."""
+    (y,), (x, ids, w) = site.outs, site.ins
+    shape = shape_of(site)
+    index = {"int64": "ddt::i64", "int32": "int"}[ids.dtype]
+    first = Param("int", "first", "param:first")
+    rows = Param("int", "rows", "int:rows")
+    taken = Param(f"const {index}*", "ids", ids.arg)
+    gate_up, down, *beside = (weight.arg for weight in site.weights)
+    acts = Scratch("acts", Dim(2 * shape.top_k * shape.inter, ("rows",)))
+    shared_acts = Scratch("shared_acts", Dim(2 * shape.shared, ("rows",)))
+
+    def also(*params: Param) -> tuple[Param, ...]:
+        return params if beside else ()
+
+    shared_up, shared_down = beside or ("", "")
+    up = up_stage(
+        shape,
+        (
+            Param("const ddt::bf16*", "x", x.arg),
+            taken,
+            Param("const ddt::u8*", "gate_up", gate_up),
+            *also(Param("const ddt::u8*", "shared_gate_up", shared_up)),
+            Param("ddt::bf16*", "acts", "scratch:acts"),
+            *also(Param("ddt::bf16*", "shared_acts", "scratch:shared_acts")),
+            first,
+            rows,
+        ),
+        x.stride,
+        site.device,
+        {n: up_tiling(shape, n) for n in variants(site.most["rows"])},
+    )
+    down_draft = down_stage(
+        shape,
+        (
+            Param("const ddt::bf16*", "acts", "scratch:acts"),
+            *also(Param("const ddt::bf16*", "shared_acts", "scratch:shared_acts")),
+            taken,
+            Param("const float*", "w", w.arg),
+            Param("const ddt::u8*", "down", down),
+            *also(Param("const ddt::u8*", "shared_down", shared_down)),
+            Param("ddt::bf16*", "y", y.arg),
+            first,
+            rows,
+        ),
+        y.stride,
+        {n: down_tiling(shape, n, site.device) for n in variants(site.most["rows"])},
+    )
+    strides = "" if x.stride == y.stride == shape.hidden else f"_x{x.stride}_y{y.stride}"
+    wide = "" if ids.dtype == "int64" else f"_{ids.dtype}"
+    before = len(site.outs) + len(site.ins)
+    return KernelDraft(
+        name=f"{site.call.kernel}__{shape.name}{strides}{wide}_m{max(variants(site.most['rows']))}",
+        summary=f"{shape.experts} experts of {shape.inter}, {shape.top_k} a row"
+        + (f", and a shared expert of {shape.shared}" if shape.shared else ""),
+        stages=(up, down_draft),
+        scratch=(acts, shared_acts) if beside else (acts,),
+        layouts={before + n: LAYOUTS[n % 2] for n in range(len(site.weights))},
+    )
+
+
+def shape_of(site: Site) -> Shape:
+    """Sizes and packing of a site. Raises SpecError where the kernels cannot serve them."""
+    x, ids, _ = site.ins
+    gate_up, down = site.records[:2]
+    count, hidden, inter = site.weights[1].tail
+    shared = site.weights[3].tail[-1] if len(site.weights) > 2 else 0
+    beside = site.records[2:]
+    node = site.call.node
+    if (gate_up.packing, gate_up.group, gate_up.product) != (down.packing, down.group, down.product):
+        raise _refused(node, "gate, up and down are packed in different ways", "give all three one packing")
+    if gate_up.packing == "int4" and gate_up.group != GROUP:
+        raise _refused(node, f"INT4 groups of {gate_up.group} inputs", f"pack in groups of {GROUP}")
+    if any(record.packing != "dense" for record in beside):
+        raise _refused(node, "a packed shared expert beside routed ones", "leave the shared expert in bfloat16")
+    if hidden % 16 or inter % HALF_ROWS or shared % HALF_ROWS or x.stride % 8:
+        sizes = f"hidden size {hidden}, expert width {inter}" + (f", shared width {shared}" if shared else "")
+        raise _refused(node, sizes, "hidden sizes divide by 16 and widths by 8 on one rank")
+    return Shape(count, ids.tail[0], hidden, inter, shared, gate_up.packing, gate_up.product == "bf16")
+
+
+def _refused(node: str, what: str, way: str) -> SpecError:
+    return SpecError(Problem("S064", f"{node}: no CUDA kernel for {what}", help=way))

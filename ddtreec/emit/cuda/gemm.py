@@ -1,0 +1,203 @@
+"""Matrix products of few rows: the stage `linear_stage`. Which cut and which tiles a shape gets is decided here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ddtreec.artifacts.kernels import Dim, Scratch
+from ddtreec.emit.cuda.base import ONE, Constant, Device, Entry, Param, StageDraft, Tensor, tiles
+from ddtreec.emit.cuda.rows import INPUT, OUTPUT, VECTOR, WEIGHT, vector_of
+from ddtreec.emit.cuda.state import TICKETS
+
+STRIPE = 64
+"""k of one 128-byte line of bfloat16 weights."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How K is summed: `slices` of interleaved stripes, `plane` slices to a plane. Follows from the shape alone, so
+    that a row's sums are the same whatever else is in the step."""
+
+    slices: int
+    plane: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """What may differ from variant to variant: `tiles` 16-row tiles a warp and `row_warps` warps over weight rows,
+    `split` blocks over K, `serial` (a warp sums all slices of a block), `fetch` (weights are sent for into L2),
+    `ahead` steps of weights in flight, `unit` token tiles loaded together and `units_ahead` such units in flight,
+    `each_pass` token tiles summed at a time, `blocks` a multiprocessor should hold."""
+
+    tiles: int = 1
+    row_warps: int = 1
+    split: int = 1
+    serial: bool = False
+    fetch: bool = False
+    ahead: int = 4
+    unit: int = 1
+    units_ahead: int = 4
+    each_pass: int = 1
+    blocks: int = 1
+
+    @property
+    def rows(self) -> int:
+        """Weight rows of a block."""
+        return 16 * self.tiles * self.row_warps
+
+
+def is_tall(outputs: int, heads: int, device: Device) -> bool:
+    """Whether blocks of 64 weight rows fill more than half of the device."""
+    return 2 * -(-outputs // 64) * heads > device.sms
+
+
+def cut(outputs: int, inputs: int, heads: int, device: Device) -> Cut:
+    """Slices that share the stripes evenly, two or more each, at most 16. A product that is not tall has up to four
+    planes, so that many rows can be served by blocks that cut K."""
+    stripes = -(-inputs // STRIPE)
+    even = [n for n in range(1, 17) if stripes % n == 0 and stripes // n >= 2]
+    slices = max(even, default=1)
+    if slices < 4 <= stripes // 2:
+        slices = min(8, stripes // 2)
+    planes = 1 if is_tall(outputs, heads, device) else next(n for n in (4, 2, 1) if slices % n == 0)
+    return Cut(slices, slices // planes)
+
+
+def tiling(outputs: int, heads: int, rows: int, how: Cut, device: Device, may_split: bool = True) -> Tiling:
+    """A tiling for steps of up to `rows` rows (one of ROW_TILES). Few rows: as many warps as there are slices, for the
+    sake of loads in flight. Many rows: blocks of more weight rows, so that activations are read less often."""
+    columns = rows // 8
+    if rows <= 16:
+        blocks = max(1, min(4, 16 // how.slices))
+        return Tiling(unit=columns, units_ahead=4, each_pass=columns, blocks=blocks)
+    if rows >= 64 and is_tall(outputs, heads, device) and how.slices > 1:
+        row_warps = 8 if -(-outputs // 128) * heads * 4 >= device.sms * 3 else 4
+        return Tiling(row_warps=row_warps, serial=True, ahead=2, unit=4, units_ahead=2, each_pass=4)
+    row_warps = {32: 2, 64: 4, 128: 2}[rows]
+    most_warps = 8 if rows == 128 else 16  # of 32 * 8 threads each may have 255 registers
+    split = 1
+    while may_split and split * how.plane < how.slices:
+        fills = 2 * -(-outputs // (16 * row_warps)) * heads * split > device.sms
+        if fills and how.slices // split <= most_warps:
+            break
+        split *= 2
+    while row_warps > 1 and how.slices // split * row_warps > most_warps:
+        row_warps //= 2
+    return Tiling(row_warps=row_warps, split=split, ahead=2 if rows == 64 else 4, unit=4, units_ahead=2, each_pass=4)
+
+
+def slice_warps(how: Cut, tile: Tiling) -> int:
+    """Warps of a block over K."""
+    return 1 if tile.serial else how.slices // tile.split
+
+
+def shared_bytes(how: Cut, tile: Tiling) -> int:
+    """Dynamic shared memory: the slices' sums of one pass (LinearShape::kShared)."""
+    return slice_warps(how, tile) * tile.each_pass * 8 * (tile.rows + 4) * 4
+
+
+def linear_stage(
+    name: str,
+    x: Tensor,
+    w: str,
+    y: Tensor,
+    *,
+    outputs: int,
+    inputs: int,
+    heads: int = 1,
+    device: Device,
+    most: int,
+    up: Tensor | None = None,
+    count: str = "rows",
+    split: bool = True,
+    leave: bool = False,
+    tilings: Mapping[int, Tiling] | None = None,
+) -> StageDraft:
+    """y[r, h, n] = sum over k of x[r, h, k] w[h, n, k] for up to `most` rows; float32 sums, rounded once to y's dtype.
+
+    `x`, `y`: bfloat16 (y float32 where its dtype says so); with heads > 1 a head is `run` elements behind the one
+    before. `w`: arg of the weights, bfloat16 [heads, outputs, inputs] without gaps. With `up` the activations are
+    silu(x) * up, both with the strides of x. `count`: symbol of the rows. `split`: whether K may be cut over blocks,
+    which takes `linear_scratch`. With `leave` y is float32 [planes][rows][outputs] for the next stage to add up in
+    order (`plane_count` planes, `plane_rows` rows apart). `tilings` by row tile take the place of `tiling`.
+    """
+    how = cut(outputs, inputs, heads, device)
+    chosen = {rows: tiling(outputs, heads, rows, how, device, split) for rows in tiles(most)}
+    variants = {rows: (tilings or {}).get(rows, tile) for rows, tile in chosen.items()}
+    cut_over_blocks = not leave and any(tile.split > 1 for tile in variants.values())
+    wide = leave or y.dtype == "float32"
+    params = [Param(INPUT, "gate" if up else "x", x.arg)]
+    if up:
+        params.append(Param(INPUT, "up", up.arg))
+    params += [Param(WEIGHT, "w", w), Param("float*" if wide else OUTPUT, "planes" if leave else "y", y.arg)]
+    if cut_over_blocks:
+        params.append(Param("float*", "planes", f"scratch:{name}_planes"))
+        params.append(Param("int*", "tickets", f"state:{TICKETS}"))
+    params.append(Param("int", "rows", f"int:{count}"))
+    constants: dict[str, Constant] = {
+        "kOutputs": outputs,
+        "kInputs": inputs,
+        "kXStride": x.stride,
+        "kXHead": x.run if heads > 1 else 0,
+        "kYStride": y.stride,
+        "kYHead": y.run if heads > 1 else 0,
+        "kVector": VECTOR if inputs % VECTOR == 0 and vector_of(x, up or x) == VECTOR else 1,
+        "kSlices": how.slices,
+        "kPlane": how.plane,
+        "kPlaneRows": plane_rows(most),
+        "kLeave": leave,
+    }
+    return StageDraft(
+        name=name,
+        body="swiglu_linear" if up else "linear_planes" if leave else "linear",
+        include="gemm.cuh",
+        constants=constants,
+        params=tuple(params),
+        entries=tuple(_entry(rows, tile, how, outputs, heads) for rows, tile in variants.items()),
+        count=count,
+    )
+
+
+def _entry(rows: int, tile: Tiling, how: Cut, outputs: int, heads: int) -> Entry:
+    return Entry(
+        rows=rows,
+        grid=(Dim(-(-outputs // tile.rows)), Dim(heads) if heads > 1 else ONE, Dim(tile.split)),
+        threads=32 * tile.row_warps * slice_warps(how, tile),
+        shared=shared_bytes(how, tile),
+        blocks=tile.blocks,
+        constants={
+            "kRows": rows,
+            "kTiles": tile.tiles,
+            "kRowWarps": tile.row_warps,
+            "kSplit": tile.split,
+            "kSerial": tile.serial,
+            "kFetch": tile.fetch,
+            "kAhead": tile.ahead,
+            "kUnit": tile.unit,
+            "kUnitsAhead": tile.units_ahead,
+            "kPass": tile.each_pass,
+        },
+    )
+
+
+def plane_count(stage: StageDraft) -> int:
+    """Partial sums of a product that `leave` leaves."""
+    return int(stage.constants["kSlices"]) // int(stage.constants["kPlane"])
+
+
+def plane_rows(most: int) -> int:
+    """Rows of one such plane in memory."""
+    return tiles(most)[-1]
+
+
+def linear_scratch(*stages: StageDraft) -> tuple[Scratch, ...]:
+    """What stages that cut K over blocks hand from block to block: float32 [planes][heads][plane rows][outputs]."""
+    needs: list[Scratch] = []
+    for stage in stages:
+        for param in stage.params:
+            if param.arg == f"scratch:{stage.name}_planes":
+                c, heads = stage.constants, stage.entries[0].grid[1].times
+                size = plane_count(stage) * heads * int(c["kPlaneRows"]) * int(c["kOutputs"])
+                needs.append(Scratch(f"{stage.name}_planes", Dim(4 * size)))
+    return tuple(needs)
