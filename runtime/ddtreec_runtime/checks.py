@@ -29,21 +29,18 @@ def threads(count: int | None) -> None:
 
 def backend(bundle: Bundle, asked: str = "auto") -> None:
     """B027 where the bundle is for a device that is not here, or not for the one that was asked for."""
-    kind = bundle.plan.backend
+    kind, way = bundle.plan.backend, "compile the engine for the CPU: ddtreec compile ENGINE.yaml --set topology=cpu"
     if asked not in ("auto", kind):
         found = f"the bundle is for {kind} ({bundle.plan.topology}), not for {asked}"
+        if asked == "cuda":
+            way = (
+                "compile the engine for a GPU: ddtreec compile ENGINE.yaml --set topology=h200-x1 --set dtype=bfloat16"
+            )
     elif kind == "cuda" and not torch.cuda.is_available():
         found = f"the bundle is for {kind} ({bundle.plan.topology}) and this machine has no CUDA device"
     else:
         return
-    raise BundleError(
-        Problem(
-            "B027",
-            found,
-            Loc(str(bundle.path)),
-            help="compile the engine for the CPU: ddtreec compile ENGINE.yaml --set topology=cpu",
-        )
-    )
+    raise BundleError(Problem("B027", found, Loc(str(bundle.path)), help=way))
 
 
 def dtype(name: str, known: Mapping[str, torch.dtype]) -> str:

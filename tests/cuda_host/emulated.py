@@ -8,27 +8,33 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ddtreec import driver as compiler
 from ddtreec.artifacts import kernels as kernels_file
 from ddtreec.artifacts import plan as plan_file
 from ddtreec.artifacts.kernels import KERNELS, source_path
 from ddtreec.artifacts.manifest import PLAN, STEP
+from ddtreec.core.paths import data_folder
 from ddtreec.spec.load import load_engine
-from ddtreec_runtime.backends.cuda.driver import Launch, addresses
-from ddtreec_runtime.backends.cuda.machine import Loaded
+from ddtreec_runtime.backends.cuda.driver import Launch
+from ddtreec_runtime.backends.cuda.engine import CudaEngine
+from ddtreec_runtime.backends.cuda.machine import Loaded, Machine
+from ddtreec_runtime.backends.cuda.weights import layouts_of, load_weights
 from ddtreec_runtime.bundle import Bundle
 from ddtreec_runtime.program import load_steps
-from tests.emulated.emulator import FORWARD, Library, library
+from ddtreec_runtime.text import Tokenizer
+from ddtreec_runtime.weights import read_checkpoint
+from tests.emulated.launcher import Emulated
+
+PAIR = data_folder("models") / "tiny-pair"
 
 
-class EmulatedDriver:
+class EmulatedDriver(Emulated):
     """The face of `Driver`. A stream is work that is done at once; a graph is the list of what was put into it."""
 
-    def __init__(self, flags: int = FORWARD) -> None:
+    def __init__(self, sources: dict[str, str], backward: bool = False) -> None:
+        super().__init__(sources)
         self.waits = 0
-        self.flags = flags
+        self.backward = backward
         self.launched: list[str] = []
         """Labels of all launches so far."""
         self._recording: list[Launch] | None = None
@@ -36,30 +42,12 @@ class EmulatedDriver:
     def ordered(self) -> AbstractContextManager[object]:
         return nullcontext()
 
-    def launch_of(
-        self,
-        label: str,
-        function: tuple[Library, str],
-        grid: tuple[int, int, int],
-        threads: int,
-        shared: int,
-        early: bool,
-        words: Sequence[int],
-    ) -> Launch:
-        block = np.array(words, dtype=np.uint64)
-        return Launch(label, function, grid, threads, shared, early, block, addresses(block))
-
-    def launch(self, launch: Launch) -> None:
+    def run(self, launches: Sequence[Launch], again: bool = False) -> None:
         if self._recording is not None:
-            self._recording.append(launch)
+            self._recording += launches
             return
-        self.launched.append(launch.label)
-        found, name = launch.function
-        found.launch(name, launch.grid, launch.threads, launch.shared, launch.words.tolist(), flags=self.flags)
-
-    def run(self, launches: Sequence[Launch]) -> None:
-        for launch in launches:
-            self.launch(launch)
+        self.launched += [launch.label for launch in launches]
+        super().run(launches, self.backward)
 
     def capture(self, work: Callable[[], None], name: str) -> list[Launch]:
         self._recording = []
@@ -86,16 +74,33 @@ class EmulatedDriver:
 
 
 @cache
-def sources(engine: str, overrides: tuple[str, ...] = ()) -> tuple[Bundle, Loaded]:
-    """A compiled engine without binaries: what `open_bundle` gives of it, and its kernels as host code."""
+def compiled(engine: str, overrides: tuple[str, ...] = ()) -> tuple[Bundle, Any, dict[str, str]]:
+    """A compiled engine without binaries: its bundle as `open_bundle` gives it, the kernel table and the sources."""
     files = compiler.build_files(load_engine(engine, overrides), to="src")
-    plan = plan_file.decode(files[PLAN])
-    table = kernels_file.decode(files[KERNELS])
+    plan, table = plan_file.decode(files[PLAN]), kernels_file.decode(files[KERNELS])
     bundle = Bundle(Path("nowhere"), None, plan, load_steps(files[STEP], STEP))  # type: ignore[arg-type]
-    functions = {
-        (kernel.name, variant.function): (library(files[source_path(kernel.name)].decode()), variant.function)
-        for kernel in table.kernels
-        for stage in kernel.stages
-        for variant in stage.variants
-    }
-    return bundle, Loaded(table, functions)
+    sources = {source_path(k.name): files[source_path(k.name)].decode() for k in table.kernels}
+    return bundle, table, sources
+
+
+def emulated(
+    engine: str = "tiny-k2-h200-x1",
+    overrides: tuple[str, ...] = (),
+    target: Path = PAIR / "target",
+    drafter: Path | None = PAIR / "drafter",
+    backward: bool = False,
+) -> CudaEngine:
+    """An engine of this plan with these weights, on the emulator."""
+    bundle, table, sources = compiled(engine, overrides)
+    driver = EmulatedDriver(sources, backward)
+    functions: dict[tuple[str, str], Any] = {}
+    for kernel in table.kernels:
+        functions |= driver.functions(kernel)
+    checkpoints = {"target": read_checkpoint(target)}
+    if drafter is not None:
+        checkpoints["drafter"] = read_checkpoint(drafter)
+    needed = [weight for weight in bundle.plan.weights if weight.store in checkpoints]
+    weights = load_weights(checkpoints, needed, layouts_of(bundle.plan, table), bundle.plan.mesh, 0, "cpu")
+    loaded = Loaded(table, functions)
+    machine = Machine(bundle, loaded, driver, weights, "cpu", drafter is not None)  # type: ignore[arg-type]
+    return CudaEngine(machine, Tokenizer.from_dir(target))

@@ -11,12 +11,15 @@ from ddtreec.artifacts.kernels import Kernel
 from ddtreec_runtime.backends.cuda.driver import Launch, addresses
 from tests.emulated.emulator import BACKWARD, FORWARD, Library, Memory, library
 
+CUH = "src/cuh/"
+
 
 class Emulated:
     """Kernels from their sources, `sources` by path in the bundle."""
 
     def __init__(self, sources: Mapping[str, str]):
         self.sources = dict(sources)
+        self._headers = {path.removeprefix(CUH): text for path, text in sources.items() if path.startswith(CUH)}
         self._memory = Memory()
 
     def tensor(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
@@ -25,7 +28,7 @@ class Emulated:
 
     def functions(self, kernel: Kernel) -> dict[tuple[str, str], Library]:
         """The compiled source for every entry point."""
-        found = library(self.sources[f"src/kernels/{kernel.name}.cu"])
+        found = library(self.sources[f"src/kernels/{kernel.name}.cu"], self._headers)
         return {(kernel.name, variant.function): found for stage in kernel.stages for variant in stage.variants}
 
     def launch_of(

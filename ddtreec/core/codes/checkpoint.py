@@ -161,6 +161,13 @@ CHECKPOINT: dict[str, Code] = {
         "Compile for another number of ranks.",
         "96 inputs in groups of 32 on 2 ranks",
     ),
+    "K030": Code(
+        "a weight that would lose bits",
+        "Weights that are never rounded have the dtype that the engine was compiled for.",
+        "A checkpoint with a float32 router, and an engine of specs for one in bfloat16.",
+        "Write specs for this checkpoint with `ddtreec init`, and compile again.",
+        "a router of float32 under specs of Kimi K2.6",
+    ),
     "K040": Code(
         "tokenizer.json cannot be used",
         "tokenizer.json beside the weights is one of the tokenizers library.",

@@ -52,6 +52,11 @@ class DeviceArrays:
         """An array that lies elsewhere: a buffer of a program, or pinned memory of the host."""
         self.tensors[name] = tensor
 
+    def put(self, name: str, values: Tensor) -> None:
+        """Writes the first elements of an array; nothing where no kernel reads it, so that it was not made."""
+        if name in self.tensors:
+            self.tensors[name][: len(values)] = values.to(self.tensors[name].dtype)
+
     def pointer(self, name: str) -> int:
         """Address of an array. Raises VerifyError where no kernel was said to need it."""
         if name not in self.tensors:

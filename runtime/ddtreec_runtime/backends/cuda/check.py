@@ -15,7 +15,7 @@ import torch
 from ddtreec.artifacts.kernels import Kernel, KernelTable
 from ddtreec.artifacts.plan import Call, Plan, Program
 from ddtreec_runtime.backends.cuda.check_bench import Bench, Launcher, Outcome, Step
-from ddtreec_runtime.backends.cuda.check_case import Case, cache_kind, experts_pool, make_case
+from ddtreec_runtime.backends.cuda.check_case import Case, cache_kind, make_case, pool_of
 from ddtreec_runtime.backends.cuda.check_weights import Layout, Made, make_weights
 
 COUNTS = (1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 128)
@@ -59,8 +59,8 @@ def check_kernel(
     program, call = served(plan, table, kernel)
     draw = torch.Generator().manual_seed(seed)
     records = {weight.id: weight for weight in plan.weights}
-    pool = experts_pool(plan, kernel, draw)
-    weights = make_weights(kernel, records, layouts, pool, launcher, draw)
+    pool = pool_of(plan, kernel, draw)
+    weights = make_weights(kernel, call, records, layouts, pool, launcher, draw)
     found: list[Result] = []
     for committed, group, steps in samples(plan, program, kernel, counts, lengths):
         case = make_case(plan, program, kernel, call, committed, group, weights, pool, draw)

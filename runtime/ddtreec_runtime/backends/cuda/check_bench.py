@@ -12,7 +12,7 @@ from torch import Tensor
 from ddtreec.artifacts.kernels import Kernel, KernelTable
 from ddtreec.artifacts.plan import Value
 from ddtreec_runtime.backends.cpu.interpreter import alias, resolve
-from ddtreec_runtime.backends.cuda.arrays import ROPE, rope_table
+from ddtreec_runtime.backends.cuda.arrays import ROPE, STORED, rope_table
 from ddtreec_runtime.backends.cuda.check_cache import Places, places_of
 from ddtreec_runtime.backends.cuda.check_case import Case, first_of, roots
 from ddtreec_runtime.backends.cuda.check_weights import Allocator, Made
@@ -148,11 +148,16 @@ class Bench:
         before = {name: tensor.cpu().clone() for name, tensor in buffers.items()}
         scratch = launcher.tensor((max(1, places(kernel, self.table.largest)[1]),), torch.uint8)
         binder = Binder(self.table, launcher, launcher.functions(kernel), scratch.data_ptr())
-        operands = [self._operand(name, buffers) for name in kernel.reference.tensors]
+        border = (*self.case.call.outs, *self.case.call.ins)
+        operands = [self._operand(name, buffers) for name in border]
+        operands += [self.weights[name].device for name in self.case.call.weights]
         launcher.run(binder.bind(kernel.name, operands, self._params(), self.symbols, Arrays(arrays)), again)
         after = {name: tensor.cpu() for name, tensor in buffers.items()}
         rows = {name: self._real_rows(name, after) for name in self.case.call.outs}
         faults = list(self._foreign(before, after))
+        for name, tensor in self.state.items():
+            if not torch.equal(_octets(arrays[name].cpu()), _octets(tensor)):
+                faults.append(f"left the array '{name}' other than it found it")
         if self.cache and held is not None:
             left = arrays[self.cache.kind].cpu()
             if self.case.written:
@@ -178,8 +183,6 @@ class Bench:
         return made
 
     def _operand(self, name: str, buffers: Mapping[str, Tensor]) -> Tensor:
-        if name in self.weights:
-            return self.weights[name].device
         value = self.values[name]
         owner = buffers[value.parent if value.home == "alias" else name]
         return owner.flatten(1)[:, value.start :] if value.start else owner
@@ -234,8 +237,14 @@ class Bench:
                 found[spelt] = torch.full([int(n) for n in shapes[spelt]], float("nan"))
                 used = int(case.positions.max()) + 1
                 found[spelt][:used] = rope_table(rope, used)
-        wanted = {arg.removeprefix("state:") for stage in self.kernel.stages for arg in stage.args}
-        return {name: tensor for name, tensor in found.items() if name in wanted}
+        args = {arg for stage in self.kernel.stages for arg in stage.args if arg.startswith("state:")}
+        wanted = {arg.removeprefix("state:") for arg in args} - {self.cache.kind if self.cache else ""}
+        for array in self.table.state:
+            # Arrays that kernels keep among themselves begin as zeros.
+            if array.name in wanted - found.keys():
+                shape = [self.table.largest[n] if isinstance(n, str) else n for n in array.shape]
+                found[array.name] = torch.zeros(shape, dtype=STORED[array.dtype])
+        return {name: found[name] for name in wanted}
 
     # ---- what was left ----
 

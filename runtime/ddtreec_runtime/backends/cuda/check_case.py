@@ -17,12 +17,18 @@ from torch import Tensor
 from ddtreec.artifacts.kernels import Kernel
 from ddtreec.artifacts.plan import Call, Plan, Program, Value
 from ddtreec_runtime.backends.cpu.interpreter import run_calls
-from ddtreec_runtime.backends.cuda.check_weights import EXPERTS, Made
+from ddtreec_runtime.backends.cuda.check_weights import Made, pooled_weights
 from ddtreec_runtime.kv import ContextCache, LatentCache, Placement
 from ddtreec_runtime.state import RopeTables, StepState, buffer_dtype
 
 CLEAR = 0.004
 """How far apart router scores must lie, in units of a logit, so that rounding cannot change a choice."""
+
+POOL = 24
+"""Experts, or tokens of an embedding, that hold numbers: all of them would need more room than a check is worth."""
+
+POOLED = {"embedding": 0, "experts": 1}
+"""Kinds whose weight holds numbers for the pool alone, with the place of the input that says which are read."""
 
 MOST_DRAWS = 200
 """Draws of a row until the choice of its experts is clear."""
@@ -87,10 +93,11 @@ def roots(kernel: Kernel, names: Sequence[str]) -> dict[str, Value]:
     return {owner.id: owner for owner in owners}
 
 
-def experts_pool(plan: Plan, kernel: Kernel, draw: torch.Generator) -> Tensor:
-    """Which local experts of a kernel hold numbers, int64; empty for a kernel without experts."""
-    held = [w.experts for w in plan.weights if w.id in kernel.reference.tensors and w.experts]
-    return torch.randperm(held[0], generator=draw)[:EXPERTS] if held else torch.zeros(0, dtype=torch.int64)
+def pool_of(plan: Plan, kernel: Kernel, draw: torch.Generator) -> Tensor:
+    """Which local experts, or rows of an embedding, hold numbers, int64; empty for a kernel without such a weight."""
+    pooled = pooled_weights(kernel)
+    sizes = {w.shape[0] for w in plan.weights if w.id in pooled}
+    return torch.randperm(sizes.pop(), generator=draw)[:POOL] if sizes else torch.zeros(0, dtype=torch.int64)
 
 
 def make_case(
@@ -139,24 +146,22 @@ def _numbers(case: Case, value: Value, draw: torch.Generator) -> Tensor:
     shape = (case.slots, case.group, *(int(n) for n in value.shape[1:]))
     for part in case.kernel.reference.calls:
         if part.kernel == "embedding" and value.id == part.ins[0]:
-            return torch.randint(case.plan.model.vocab, shape, generator=draw, dtype=torch.int32)
+            candidates = _candidates(case, part)
+            chosen = torch.randint(len(candidates), shape, generator=draw)
+            return candidates[chosen].to(torch.int32)
         if part.kernel == "experts" and value.id == part.ins[1]:
-            return _expert_ids(case, part, shape, draw)
+            candidates = _candidates(case, part)
+            rows = [torch.randperm(len(candidates), generator=draw)[: shape[-1]] for _ in range(shape[0] * shape[1])]
+            return candidates[torch.stack(rows)].view(shape)
         if part.kernel == "experts" and value.id == part.ins[2]:
             return 0.1 + torch.rand(shape, generator=draw)
     return torch.randn(shape, generator=draw).to(buffer_dtype(value.dtype, torch.bfloat16))
 
 
-def _expert_ids(case: Case, part: Call, shape: tuple[int, ...], draw: torch.Generator) -> Tensor:
-    """Distinct experts a row: of the pool, and where experts are cut over ranks of other ranks too."""
+def _candidates(case: Case, part: Call) -> Tensor:
+    """Ids to choose from: those of the pool, and where a weight is cut over ranks some of other ranks too."""
     first = first_of(case, part)
-    candidates = case.pool + first
-    if first:
-        candidates = torch.cat([candidates, torch.arange(min(first, len(candidates)))])
-    rows = [
-        candidates[torch.randperm(len(candidates), generator=draw)[: shape[-1]]] for _ in range(shape[0] * shape[1])
-    ]
-    return torch.stack(rows).view(shape)
+    return torch.cat([case.pool + first, torch.arange(min(first, len(case.pool)))])
 
 
 def first_of(case: Case, call: Call) -> int:
@@ -202,8 +207,9 @@ def _state(case: Case, slot: int) -> StepState:
     state = StepState(RopeTables(plan.ropes, torch.float64), torch.float64, latent, context, plan.mesh, case.rank)
     inputs = {name: _wide(tensor[slot]) for name, tensor in case.inputs.items()}
     for part in case.kernel.reference.calls:
-        if part.kernel == "experts":
-            inputs[part.ins[1]] = _pool_ids(case, inputs[part.ins[1]], part)
+        if part.kernel in POOLED:
+            name = part.ins[POOLED[part.kernel]]
+            inputs[name] = _pool_ids(case, inputs[name], part)
     hidden = None if group == 1 else ~case.visible(slot).unsqueeze(1)
     placement = Placement(committed, group)
     state.begin(inputs, case.positions[slot], committed=committed, hidden=hidden, placement=placement)
@@ -211,12 +217,12 @@ def _state(case: Case, slot: int) -> StepState:
 
 
 def _pool_ids(case: Case, ids: Tensor, part: Call) -> Tensor:
-    """Ids of experts as places in the pool; beyond it for those of other ranks."""
+    """Ids of experts or tokens as places in the pool; beyond it for those of other ranks."""
     local = ids - first_of(case, part)
     places = torch.full((int(case.pool.max()) + 1,), len(case.pool))
     places[case.pool] = torch.arange(len(case.pool))
     held = (local >= 0) & (local < len(places))
-    return torch.where(held, places[local.clamp(0, len(places) - 1)], len(case.pool))
+    return torch.where(held, places[local.clamp(0, len(places) - 1)], len(case.pool)).to(ids.dtype)
 
 
 def _wide(tensor: Tensor) -> Tensor:
@@ -234,7 +240,7 @@ def _parts(case: Case) -> tuple[list[Value], list[Call]]:
         params = dict(part.params)
         if "layer" in params:
             params["layer"] = 0
-        if part.kernel == "experts":
+        if part.kernel in POOLED:
             params["first_per"] = 0
         calls.append(msgspec.structs.replace(part, params=params))
     return values, calls

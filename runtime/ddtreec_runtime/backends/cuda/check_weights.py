@@ -1,4 +1,4 @@
-"""Random weights for checks: as a kernel wants them on the device, and the same numbers in float64 for the reference."""
+"""Random weights for checks: as a kernel wants them on the device, and in float64 for the reference."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ import torch
 from torch import Tensor
 
 from ddtreec.artifacts.kernels import Kernel
-from ddtreec.artifacts.plan import Weight
+from ddtreec.artifacts.plan import Call, Weight
+from ddtreec_runtime.backends.cuda.weights import device_dtype
 from ddtreec_runtime.weights.int4 import PER_WORD, dequantize
 
 PLAIN = "plain"
-
-EXPERTS = 24
-"""Experts that hold numbers: those of a whole model would need more room than a check is worth."""
 
 
 class Layout(Protocol):
@@ -42,8 +40,8 @@ class Allocator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A weight twice: on the device in its layout, and in float64. Of experts the latter holds those of the pool alone,
-    in the pool's order."""
+    """A weight twice: on the device in its layout, and in float64. Of experts and of an embedding the latter holds
+    those of the pool alone, in the pool's order."""
 
     device: Tensor
     exact: Tensor
@@ -51,39 +49,59 @@ class Made:
 
 def make_weights(
     kernel: Kernel,
+    call: Call,
     records: Mapping[str, Weight],
     layouts: Mapping[str, Layout],
     pool: Tensor,
     memory: Allocator,
     draw: torch.Generator,
 ) -> dict[str, Made]:
-    """The weights that a kernel reads, by id. `pool`: the local experts that hold numbers; others hold NaN."""
+    """The weights that a kernel reads, by id. `call`: the one that its reference is of; `pool`: the local experts, or
+    rows of an embedding, that hold numbers; others hold NaN."""
+    pooled = pooled_weights(kernel)
     norms = {name for call in kernel.reference.calls if call.kernel == "rms_norm" for name in call.weights}
     found: dict[str, Made] = {}
-    for index, name in enumerate(kernel.reference.tensors):
-        if name in records:
-            layout = kernel.layouts.get(str(index), PLAIN)
-            found[name] = _made(records[name], layout, layouts, name in norms, pool, memory, draw)
+    first = len(call.outs) + len(call.ins)
+    for index, name in enumerate(kernel.reference.tensors[first:], first):
+        layout = kernel.layouts.get(str(index), PLAIN)
+        if name in pooled:
+            found[name] = _pooled(records[name], layout, layouts, pool, memory, draw)
+        else:
+            found[name] = _whole(records[name], layout, layouts, name in norms, memory, draw)
     return found
 
 
-def _made(
+def pooled_weights(kernel: Kernel) -> frozenset[str]:
+    """Weights of which a step reads only what ids or tokens name."""
+    kinds = ("embedding", "experts")
+    return frozenset(name for call in kernel.reference.calls if call.kernel in kinds for name in call.weights)
+
+
+def _pooled(
     record: Weight,
     layout: str,
     layouts: Mapping[str, Layout],
-    norm: bool,
     pool: Tensor,
     memory: Allocator,
     draw: torch.Generator,
 ) -> Made:
+    each = [_matrix(record, layout, layouts, record.shape[1:], draw) for _ in pool]
+    first = each[0][0]
+    device = memory.tensor((record.shape[0], *first.shape), first.dtype)
+    for place, (laid, _) in zip(pool.tolist(), each, strict=True):
+        device[place] = laid
+    return Made(device, torch.stack([exact for _, exact in each]))
+
+
+def _whole(
+    record: Weight,
+    layout: str,
+    layouts: Mapping[str, Layout],
+    norm: bool,
+    memory: Allocator,
+    draw: torch.Generator,
+) -> Made:
     shape = record.shape
-    if record.experts:
-        each = [_matrix(record, layout, layouts, shape[1:], draw) for _ in pool]
-        first = each[0][0]
-        device = memory.tensor((shape[0], *first.shape), first.dtype)
-        for expert, (laid, _) in zip(pool.tolist(), each, strict=True):
-            device[expert] = laid
-        return Made(device, torch.stack([exact for _, exact in each]))
     if len(shape) == 1:
         vector = 0.1 * torch.randn(shape, generator=draw) + (1.0 if norm else 0.0)
         laid, exact = _typed(record, vector)
@@ -113,5 +131,5 @@ def _matrix(
 def _typed(record: Weight, numbers: Tensor) -> tuple[Tensor, Tensor]:
     """As a checkpoint holds them: bfloat16 numbers, in float32 where no less will do."""
     rounded = numbers.to(torch.bfloat16)
-    laid = rounded.float() if record.precision == "float32" else rounded
+    laid = rounded.to(device_dtype(record))
     return laid, rounded.double()

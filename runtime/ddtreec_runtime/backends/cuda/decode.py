@@ -30,6 +30,9 @@ AHEAD = 2
 SPINS = 2000
 """Looks at the ring before the host asks whether the device still works, and then sleeps a little between looks."""
 
+PREFILLS = (1, 2, 4, 8, 16, 32, 64, 128)
+"""Rows of a slot in a prefill step: each is bound once."""
+
 MODES: dict[Mode | None, int] = {None: 0, "chain": 1, "tree": 2}
 
 RoundKey = tuple[int, int, bool, str]
@@ -133,9 +136,9 @@ class Decoder:
                 driver.run(self._from_target.launches(Shape(slots, group, 0)))
 
     def _chunk_group(self, slots: int, longest: int) -> int:
-        """Rows a slot of a prefill step: all that fit, or the smallest bucket that holds the longest prompt."""
+        """Rows a slot of a prefill step: all that fit, or a few sizes that shorter prompts are padded to."""
         most = min(self.machine.plan.limits.chunk, self._target.program.max_rows // slots)
-        return min((b for b in self.machine.plan.buckets if longest <= b <= most), default=most)
+        return min((size for size in PREFILLS if longest <= size <= most), default=most)
 
     def _fill_chunk(
         self, prompts: Sequence[Sequence[int]], starts: list[int], ends: list[int], group: int, last: bool
@@ -148,15 +151,13 @@ class Decoder:
             tokens[slot, : end - start] = prompt[start:end]
             positions[slot, : end - start] = np.arange(start, end)
         counts = [end - start for start, end in zip(starts, ends, strict=True)]
-        rows = slots * group
-        arrays["tokens"][:rows] = torch.from_numpy(tokens.reshape(-1))
-        arrays["positions"][:rows] = torch.from_numpy(positions.reshape(-1))
-        arrays["committed"][:slots] = torch.tensor(starts, dtype=torch.int32)
-        arrays["valid"][:slots] = torch.tensor(counts, dtype=torch.int32)
-        arrays["masks"][:rows] = torch.from_numpy(np.tile(causal_words(group), (slots, 1)))
+        self._target.homes.inputs["tokens"][: slots * group] = torch.from_numpy(tokens.reshape(-1))
+        arrays.put("positions", torch.from_numpy(positions.reshape(-1)))
+        arrays.put("committed", torch.tensor(starts))
+        arrays.put("valid", torch.tensor(counts))
+        arrays.put("masks", torch.from_numpy(np.tile(causal_words(group), (slots, 1))))
         if last:
-            index = [slot * group + count - 1 for slot, count in enumerate(counts)]
-            arrays["out_index"][:slots] = torch.tensor(index, dtype=torch.int32)
+            arrays.put("out_index", torch.tensor([slot * group + count - 1 for slot, count in enumerate(counts)]))
 
     def _first(self, jobs: Sequence[Job]) -> None:
         """Picks the first output token of every sequence from the logits that the prefill left."""

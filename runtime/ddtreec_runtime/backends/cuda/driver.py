@@ -78,6 +78,11 @@ class Driver:
         """Inside, torch's own work is in order with the launches."""
         return torch.cuda.stream(self.torch_stream)
 
+    def version(self) -> str:
+        """The CUDA version that the driver speaks, such as '13.0'."""
+        number = self._checked("cuDriverGetVersion", "")
+        return f"{number // 1000}.{number % 1000 // 10}"
+
     # ---- modules ----
 
     def load(self, image: bytes, name: str) -> Any:

@@ -55,6 +55,7 @@ class Machine:
         self.plan: Plan = bundle.plan
         self.table = loaded.table
         self.driver = driver
+        self.rank = rank
         self._modules = loaded.modules
         self.device = device
         self.weights = dict(weights)

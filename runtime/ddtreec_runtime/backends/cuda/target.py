@@ -93,11 +93,11 @@ class DeviceTarget:
             positions, hidden = torch.arange(self.committed, self.committed + rows), causal(rows)
         index = torch.arange(rows) if out_index is None else out_index
         self.program.homes.inputs["tokens"][:rows] = torch.as_tensor(tokens, dtype=torch.int32)
-        arrays["positions"][:rows] = positions.to(torch.int32)
-        arrays["committed"][0] = self.committed
-        arrays["valid"][0] = rows
-        arrays["masks"][:rows] = mask_words(hidden, rows)
-        arrays["out_index"][: len(index)] = index.to(torch.int32)
+        arrays.put("positions", positions)
+        arrays.put("committed", torch.tensor([self.committed]))
+        arrays.put("valid", torch.tensor([rows]))
+        arrays.put("masks", mask_words(hidden, rows))
+        arrays.put("out_index", index)
         return Shape(1, rows, len(index))
 
     def commit(self, accepted: Sequence[int]) -> None:
