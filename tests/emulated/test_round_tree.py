@@ -131,14 +131,14 @@ def test_all_golden_trees() -> None:
 
 
 def random_draft(rng: np.random.Generator, rows: int, top: int, kind: str) -> tuple[np.ndarray, np.ndarray]:
-    """Sorted log-probs float32 [rows, top] and ids. Ties: whole steps, so that sums of different paths are equal."""
-    spread = {"flat": 0.1, "wide": 4.0, "ties": 1.0, "coarse": 1.0, "zeros": 0.0, "gaps": 2.0}
+    """Sorted log-probs float32 [rows, top] and ids. Ties and stairs: whole steps, so that many sums are equal."""
+    spread = {"flat": 0.1, "wide": 4.0, "ties": 1.0, "stairs": 1.0, "zeros": 0.0, "gaps": 2.0}
     logits = rng.normal(size=(rows, top)) * spread[kind]
     if kind == "ties":
         logits = np.round(logits)
-    if kind == "coarse":
-        logits = logits > rng.normal(size=(rows, 1))
-    logprobs = -np.abs(logits).astype(np.float32) - np.float32(0.5 if kind in ("ties", "coarse") else 0.01)
+    if kind == "stairs":
+        logits = np.cumsum(logits > 0, axis=1) / 2 + rng.integers(1, 3, size=(rows, 1)) / 2
+    logprobs = -np.abs(logits).astype(np.float32) - np.float32(0.5 if kind in ("ties", "stairs") else 0.01)
     if kind == "gaps":
         logprobs[rng.random(size=logprobs.shape) < 0.5] = -np.inf
     logprobs = -np.sort(-logprobs, axis=1)
@@ -155,7 +155,7 @@ def test_random_trees(rows: int, nodes: int, top: int) -> None:
     rng = np.random.default_rng(rows * 1000 + nodes)
     trees = Trees(rows, nodes, top)
     drafts, wanted = [], []
-    for kind in ("flat", "wide", "ties", "coarse", "zeros", "gaps"):
+    for kind in ("flat", "wide", "ties", "stairs", "zeros", "gaps"):
         for _ in range(6 if nodes < 64 else 20):
             logprobs, ids = random_draft(rng, rows, top, kind)
             budget, depth = (int(rng.integers(0, n + 1)) if rng.random() < 0.6 else n for n in (nodes, rows))
