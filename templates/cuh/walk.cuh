@@ -31,8 +31,9 @@ __device__ __forceinline__ void walk(const int* tokens, const int* nodes, const 
     if (lane == 0) accepted_count[slot] = 0;
     return;
   }
-  const int first = slot * group, count = nodes[slot], start = length[slot];
-  const int round = rounds[slot], root = anchor[slot];  // before the votes below: lane 0 moves them on behind them
+  // All that lane 0 changes below is read before the first exchange among the lanes.
+  const int first = slot * group, count = nodes[slot], start = length[slot], root = anchor[slot];
+  const int round = rounds[slot], wanted = limit[slot] - produced[slot];
   int token[kPer], parent[kPer], pick[kPer], fault = S::kNodes + 1;
 #pragma unroll
   for (int p = 0; p < kPer; ++p) {
@@ -70,7 +71,6 @@ __device__ __forceinline__ void walk(const int* tokens, const int* nodes, const 
   // Lane j < length_of_path holds the j-th committed token.
   const int below = __shfl_down_sync(kAll, mine, 1);
   const int output = lane + 1 < length_of_path ? tokens[first + below] : next;
-  const int wanted = limit[slot] - produced[slot];
   int keep = broken ? 0 : min(length_of_path, wanted);
   const u32 stops = __ballot_sync(kAll, lane < keep && heed_stops[slot] != 0 && S::Stops::has(output));
   if (stops) keep = __ffs(stops);

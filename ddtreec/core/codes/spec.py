@@ -312,7 +312,7 @@ SPEC: dict[str, Code] = {
         "a kernel needs more shared memory than a block has",
         "The tiles of every kernel fit the shared memory that the topology says one block may have.",
         "A device with less shared memory than the smallest tiles need.",
-        "Choose a topology with more shared memory a block; 96 KiB is always enough.",
+        "Choose a topology with as much shared memory a block as the message asks for.",
         "a topology with shared_memory: 16KiB",
     ),
     "C001": Code(

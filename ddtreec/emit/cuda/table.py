@@ -5,7 +5,7 @@ Which calls there are and in which order was decided by the passes; how each is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -20,8 +20,8 @@ from ddtreec.artifacts.kernels import (
     source_path,
 )
 from ddtreec.artifacts.plan import Call, Plan, Program, Value
-from ddtreec.core.errors import FitError, Problem, VerifyError
-from ddtreec.core.units import format_bytes, parse_bytes
+from ddtreec.core.errors import FitError, VerifyError
+from ddtreec.core.units import parse_bytes
 from ddtreec.emit.cuda.base import Device, KernelDraft, Site, Tensor, stride
 from ddtreec.emit.cuda.registry import LAUNCHES, ROUND
 from ddtreec.emit.cuda.source import header_sources, kernel_source
@@ -42,10 +42,11 @@ def kernel_table(state: State, kinds: Container[str] | None = None) -> tuple[Ker
     """
     plan = assemble(state)
     device = device_of(state.loaded)
-    work = _Kernels(state.loaded, device)
+    work = _Kernels(device)
     programs = {program.name: _program(work, state, plan, program, kinds) for program in plan.programs}
     rounds = [emitter(plan, device, largest(plan)) for emitter in ROUND] if kinds is None else []
     names = tuple(work.add("round", draft, Reference) for each in rounds for draft in each.kernels)
+    check_shared(work.drafts.values(), state.loaded, device)
     kernels = tuple(work.kernels[name] for name in sorted(work.kernels))
     table = KernelTable(
         format=KERNELS_FORMAT,
@@ -136,7 +137,6 @@ def emit(site: Site) -> KernelDraft:
 class _Kernels:
     """Kernels by name: one for all calls that need the same text."""
 
-    loaded: LoadedEngine
     device: Device
     drafts: dict[str, KernelDraft] = field(default_factory=dict[str, KernelDraft])
     texts: dict[str, str] = field(default_factory=dict[str, str])
@@ -166,18 +166,18 @@ class _Kernels:
             rows = [entry.rows for entry in stage.entries]
             if not rows or rows != sorted(set(rows)):
                 raise VerifyError("emit", node, f"variants of stage '{stage.name}' for {rows} rows")
-            for entry in stage.entries:
-                if entry.shared > self.device.shared:
-                    raise FitError(shared_problem(self.loaded, draft.name, stage.function(entry), entry.shared))
 
 
-def shared_problem(loaded: LoadedEngine, kernel: str, function: str, need: int) -> Problem:
-    """A block needs more shared memory than the device gives it."""
-    device = loaded.topology.device
-    message = f"a block of {function} in kernel {kernel} needs {format_bytes(need)} of shared memory, "
-    message += f"{device.name} gives it {device.shared_memory}"
-    help = "choose a topology whose devices have more shared memory a block"
-    return loaded.problem("F002", message, "topology", ("device", "shared_memory"), help=help)
+def check_shared(drafts: Iterable[KernelDraft], loaded: LoadedEngine, device: Device) -> None:
+    """Raises FitError where blocks need more shared memory than the device gives them, for the one that needs most."""
+    needs = ((e.shared, s.function(e), d.name) for d in drafts for s in d.stages for e in s.entries)
+    need, function, kernel = max(needs, default=(0, "", ""))
+    if need > device.shared:
+        known = loaded.topology.device
+        message = f"a block of {function} in kernel {kernel} needs {need} bytes of shared memory, "
+        message += f"{known.name} gives it {device.shared}"
+        help = f"choose a topology with at least {-(-need // 1024)}KiB of shared memory a block"
+        raise FitError(loaded.problem("F002", message, "topology", ("device", "shared_memory"), help=help))
 
 
 class _References:
