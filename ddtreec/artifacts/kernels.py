@@ -18,7 +18,7 @@ KERNELS = "kernels.json"
 KERNELS_FORMAT = 1
 
 KERNEL_FOLDER, HEADER_FOLDER, BINARY_FOLDER = "src/kernels", "src/cuh", "bin"
-"""Folders of a bundle. A kernel includes a header as "cuh/<name>.cuh"."""
+"""Folders of a bundle."""
 
 
 def source_path(kernel: str) -> str:

@@ -56,7 +56,7 @@ def build(
     one after the other: NVRTC holds a lock while it compiles. Raises BundleError B030 to B033, and VerifyError where a
     kernel of ours lacks an entry point.
     """
-    headers = {path.removeprefix("src/"): text for path, text in sources.items() if path.startswith(HEADER_FOLDER)}
+    headers = {Path(path).name: text for path, text in sources.items() if path.startswith(HEADER_FOLDER)}
     found: dict[str, Resources] = {}
     binaries: dict[str, bytes] = {}
     problems: list[Problem] = []

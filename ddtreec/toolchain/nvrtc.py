@@ -52,11 +52,10 @@ def version() -> str:
 
 
 def compile_source(name: str, source: str, headers: Mapping[str, str], arch: str) -> Binary:
-    """`source` as a cubin for `arch` ('sm_90'). `headers`: by name as kernels include them ('cuh/rows.cuh'); among each
-    other they may leave the folder away. Raises BundleError B030 to B032."""
+    """`source` as a cubin for `arch` ('sm_90'). `headers`: by the name that they are included by ('rows.cuh'). Raises
+    BundleError B030 to B032."""
     bindings = nvrtc()
-    known = {**headers, **{path.rpartition("/")[2]: text for path, text in headers.items()}}
-    names, texts = [n.encode() for n in known], [t.encode() for t in known.values()]
+    names, texts = [name.encode() for name in headers], [text.encode() for text in headers.values()]
     created = bindings.nvrtcCreateProgram(source.encode(), f"{name}.cu".encode(), len(names), texts, names)
     (program,) = _ok(bindings, name, created)
     try:

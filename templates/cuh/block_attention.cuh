@@ -4,6 +4,94 @@
 
 namespace ddt {
 
+// Running maximum, sum of weights and weighted values of two pairs a lane: rows g and g + 8 of a tile of products.
+template <int kColumns>
+struct Running {
+  float high[2], sum[2], values[kColumns][4];
+
+  __device__ __forceinline__ void clear() {
+    high[0] = high[1] = kNever;
+    sum[0] = sum[1] = 0.0f;
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) values[c][0] = values[c][1] = values[c][2] = values[c][3] = 0.0f;
+  }
+
+  // Turns scores (in powers of two; 16 pairs x 32 keys as four products) into weights relative to the new maximum.
+  __device__ __forceinline__ void weigh(float (&scores)[4][4]) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float top = high[r];
+#pragma unroll
+      for (int n = 0; n < 4; ++n) top = fmaxf(top, fmaxf(scores[n][2 * r], scores[n][2 * r + 1]));
+      top = fmaxf(top, __shfl_xor_sync(kAll, top, 1));
+      top = fmaxf(top, __shfl_xor_sync(kAll, top, 2));
+      const float fade = exp2f(high[r] - top);
+      high[r] = top;
+      float total = 0.0f;
+#pragma unroll
+      for (int n = 0; n < 4; ++n) {
+#pragma unroll
+        for (int e = 2 * r; e < 2 * r + 2; ++e) {
+          scores[n][e] = scores[n][e] == kNever ? 0.0f : exp2f(scores[n][e] - top);
+          total += scores[n][e];
+        }
+      }
+      sum[r] = sum[r] * fade + total;
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) {
+        values[c][2 * r] *= fade;
+        values[c][2 * r + 1] *= fade;
+      }
+    }
+  }
+
+  // values += weights [16 x 32] times `from`: 32 keys of kPitch elements, kColumns tiles of 8 columns. Not kWhole: only
+  // `tiles` of them exist.
+  template <int kPitch, bool kWhole>
+  __device__ __forceinline__ void add(const float (&weights)[4][4], const bf16* from, int tiles) {
+    u32 a[2][4];
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      a[k][0] = pack(weights[2 * k][0], weights[2 * k][1]);
+      a[k][1] = pack(weights[2 * k][2], weights[2 * k][3]);
+      a[k][2] = pack(weights[2 * k + 1][0], weights[2 * k + 1][1]);
+      a[k][3] = pack(weights[2 * k + 1][2], weights[2 * k + 1][3]);
+    }
+    const bf16* row = from + threadIdx.x % kWarp * kPitch;
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      if (!kWhole && c >= tiles) break;
+      u32 b[4];
+      load_tiles_transposed(b, row + c * 8);
+      mma(values[c], a[0][0], a[0][1], a[0][2], a[0][3], b[0], b[1]);
+      mma(values[c], a[1][0], a[1][1], a[1][2], a[1][3], b[2], b[3]);
+    }
+  }
+
+  // Sum of weights over the four lanes of a row.
+  __device__ __forceinline__ void close() {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      sum[r] += __shfl_xor_sync(kAll, sum[r], 1);
+      sum[r] += __shfl_xor_sync(kAll, sum[r], 2);
+    }
+  }
+};
+
+// scores[16 x 32] += query [16 x 16] times the transpose of 16 elements of 32 keys of kPitch elements.
+template <int kPitch>
+__device__ __forceinline__ void add_scores(float (&scores)[4][4], const u32 (&query)[4], const bf16* keys) {
+  const int lane = threadIdx.x % kWarp;
+  const bf16* row = keys + (lane / 16 * 8 + lane % 8) * kPitch + lane / 8 % 2 * 8;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    u32 b[4];
+    load_tiles(b, row + half * 16 * kPitch);
+    mma(scores[2 * half], query[0], query[1], query[2], query[3], b[0], b[1]);
+    mma(scores[2 * half + 1], query[0], query[1], query[2], query[3], b[2], b[3]);
+  }
+}
+
 template <typename S>
 struct BlockShape {
   static constexpr int kShare = S::kHeads / S::kKvHeads;  // query heads of a key head

@@ -111,6 +111,18 @@ __device__ __forceinline__ float warp_sum(float x) {
   return x;
 }
 
+// Largest and smallest of the lanes' values, the same on every lane.
+__device__ __forceinline__ u32 warp_max(u32 x) {
+  u32 y;
+  asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(y) : "r"(x));
+  return y;
+}
+__device__ __forceinline__ u32 warp_min(u32 x) {
+  u32 y;
+  asm volatile("redux.sync.min.u32 %0, %1, 0xffffffff;" : "=r"(y) : "r"(x));
+  return y;
+}
+
 // Sum over the block, the same on every thread; `room` holds one float a warp. Fixed order.
 __device__ __forceinline__ float block_sum(float x, float* room) {
   x = warp_sum(x);

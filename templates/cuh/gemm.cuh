@@ -14,7 +14,8 @@ constexpr int kStripe = 64;  // k of one line of weights
 constexpr int kStep = 32;    // k of one load of a warp
 
 // What follows from the constants of a stage: kOutputs, kInputs (N, K of one head); kXStride, kXHead, kYStride, kYHead (elements
-// from row to row and from head to head); kSlices, kPlane; and of a variant: kRows (tokens at most), kTiles (16-row tiles of a
+// from row to row and from head to head); kVector (elements of an access that alignment allows: 8 or 1); kSlices, kPlane;
+// kPlaneRows (rows of a plane in memory), kLeave (planes are left for the next stage to add up); and of a variant: kRows (tokens at most), kTiles (16-row tiles of a
 // warp), kRowWarps (warps of a block over weight rows), kSplit (blocks over K), kSerial (a warp sums all slices of its block, one
 // after the other; otherwise each has a warp), kFetch (the block's weights are sent for on entry, into L2), kAhead (steps of weights
 // in flight), kUnit (token tiles loaded together), kUnitsAhead (such units in flight), kPass (token tiles summed at a time).
@@ -59,19 +60,31 @@ __device__ __forceinline__ u32 swiglu_pair(u32 gate, u32 up) {
   return pack(low_float(act) * low_float(up), high_float(act) * high_float(up));
 }
 
+// The first `left` (or eight, if fewer) of eight elements one by one, zeros behind them: for odd widths.
+__device__ __forceinline__ uint4 load_singly(const bf16* from, int left) {
+  u32 bits[8];
+#pragma unroll
+  for (int i = 0; i < 8; ++i) bits[i] = i < left ? from[i] : 0;
+  return {bits[0] | bits[1] << 16, bits[2] | bits[3] << 16, bits[4] | bits[5] << 16, bits[6] | bits[7] << 16};
+}
+
 // A warp's view of the activations: eight neighbours in k of one token.
 struct Activations {
   const bf16* x;
   __device__ __forceinline__ Activations operator+(int offset) const { return {x + offset}; }
-  __device__ __forceinline__ uint4 load() const { return load16(x); }
+  template <int kVector>
+  __device__ __forceinline__ uint4 load(int left) const {
+    return kVector == 8 ? load16(x) : load_singly(x, left);
+  }
 };
 
 struct GatedActivations {
   const bf16* gate;
   const bf16* up;
   __device__ __forceinline__ GatedActivations operator+(int offset) const { return {gate + offset, up + offset}; }
-  __device__ __forceinline__ uint4 load() const {
-    const uint4 a = load16(gate), b = load16(up);
+  template <int kVector>
+  __device__ __forceinline__ uint4 load(int left) const {
+    const uint4 a = Activations{gate}.load<kVector>(left), b = Activations{up}.load<kVector>(left);
     return {swiglu_pair(a.x, b.x), swiglu_pair(a.y, b.y), swiglu_pair(a.z, b.z), swiglu_pair(a.w, b.w)};
   }
 };
@@ -120,19 +133,22 @@ __device__ __forceinline__ void linear_body(X x, const bf16* w, Y* y, float* pla
   float plane[S::kTiles][L::kColumns][4];  // of a serial warp: the slices before
 
   const auto load_a = [&](uint4(&to)[2 * S::kTiles], int i) {
-    const bool inside = L::kWhole || first_k + L::k_of(i) < S::kInputs;
+    const int left = L::kWhole ? 8 : S::kInputs - first_k - L::k_of(i);
     const bf16* const from = weights + L::k_of(i);
 #pragma unroll
-    for (int r = 0; r < 2 * S::kTiles; ++r) to[r] = inside ? load_weight(from + step_of_row[r]) : uint4{0, 0, 0, 0};
+    for (int r = 0; r < 2 * S::kTiles; ++r) {
+      const bf16* const row = from + step_of_row[r];
+      to[r] = left <= 0 ? uint4{0, 0, 0, 0} : S::kVector == 8 ? load_weight(row) : load_singly(row, left);
+    }
   };
   const auto load_b = [&](uint4(&to)[S::kUnit], int i, int unit) {
-    const bool inside = L::kWhole || first_k + L::k_of(i) < S::kInputs;
+    const int left = L::kWhole ? 8 : S::kInputs - first_k - L::k_of(i);
     const X from = own_x + L::k_of(i);
 #pragma unroll
     for (int c = 0; c < S::kUnit; ++c) {
       const int column = unit * S::kUnit + c;
-      const bool real = inside && 8 * column + g < rows;
-      to[c] = real ? (from + 8 * column * S::kXStride).load() : uint4{0, 0, 0, 0};
+      const bool real = left > 0 && 8 * column + g < rows;
+      to[c] = real ? (from + 8 * column * S::kXStride).template load<S::kVector>(left) : uint4{0, 0, 0, 0};
     }
   };
 
@@ -198,7 +214,8 @@ __device__ __forceinline__ void linear_body(X x, const bf16* w, Y* y, float* pla
     }
   }();
   constexpr int kOwnPlanes = L::kBlockSlices / S::kPlane;
-  const i64 plane_size = static_cast<i64>(gridDim.y) * S::kRows * S::kOutputs;
+  const i64 plane_size = static_cast<i64>(gridDim.y) * S::kPlaneRows * S::kOutputs;
+  constexpr bool kToPlanes = S::kSplit > 1 || S::kLeave;
   Y* const out = y + head * S::kYHead;
 #pragma unroll
   for (int pass = 0; pass < L::kColumns; pass += S::kPass) {
@@ -226,23 +243,24 @@ __device__ __forceinline__ void linear_body(X x, const bf16* w, Y* y, float* pla
         float sum = from[p * L::kPlaneParts * S::kPass * 8 * L::kPitch];
 #pragma unroll
         for (int s = 1; s < L::kPlaneParts; ++s) sum += from[(p * L::kPlaneParts + s) * S::kPass * 8 * L::kPitch];
-        if constexpr (S::kSplit > 1) {
-          planes[(blockIdx.z * kOwnPlanes + p) * plane_size + (static_cast<i64>(head) * S::kRows + token) * S::kOutputs + n] = sum;
+        if constexpr (kToPlanes) {
+          float* const plane = planes + (blockIdx.z * kOwnPlanes + p) * plane_size;
+          plane[(static_cast<i64>(head) * S::kPlaneRows + token) * S::kOutputs + n] = sum;
         } else {
           total = p == 0 ? sum : total + sum;
         }
       }
-      if constexpr (S::kSplit == 1) put(out + static_cast<i64>(token) * S::kYStride + n, total);
+      if constexpr (!kToPlanes) put(out + static_cast<i64>(token) * S::kYStride + n, total);
     }
   }
 
-  if constexpr (S::kSplit > 1) {
+  if constexpr (S::kSplit > 1 && !S::kLeave) {
     if (!last_of<S::kSplit>(tickets + head * gridDim.x + blockIdx.x)) return;
     for (int e = threadIdx.x; e < S::kRows * L::kBlockRows; e += L::kThreads) {
       const int token = e / L::kBlockRows, n = first_n + e % L::kBlockRows;
       if (token >= rows || (L::kRagged && n >= S::kOutputs)) continue;
       // volatile: past L1, where another block's sums cannot be
-      const volatile float* const from = planes + (static_cast<i64>(head) * S::kRows + token) * S::kOutputs + n;
+      const volatile float* const from = planes + (static_cast<i64>(head) * S::kPlaneRows + token) * S::kOutputs + n;
       float total = from[0];
 #pragma unroll
       for (int p = 1; p < L::kPlanes; ++p) total += from[p * plane_size];
@@ -257,10 +275,16 @@ __device__ __forceinline__ void linear(const bf16* x, const bf16* w, Y* y, int r
   linear_body<S>(Activations{x}, w, y, nullptr, nullptr, rows);
 }
 
-// The same where a variant cuts K over blocks: `planes` float32 [planes][heads][kRows][N].
+// The same where a variant cuts K over blocks: `planes` float32 [planes][heads][kPlaneRows][N].
 template <typename S, typename Y>
 __device__ __forceinline__ void linear(const bf16* x, const bf16* w, Y* y, float* planes, int* tickets, int rows) {
   linear_body<S>(Activations{x}, w, y, planes, tickets, rows);
+}
+
+// Only the planes.
+template <typename S>
+__device__ __forceinline__ void linear_planes(const bf16* x, const bf16* w, float* planes, int rows) {
+  linear_body<S>(Activations{x}, w, static_cast<float*>(nullptr), planes, nullptr, rows);
 }
 
 // x = silu(gate) * up.

@@ -15,7 +15,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -31,6 +31,9 @@ FLAGS = (
 )
 PAGE = mmap.PAGESIZE
 MOST_ARGUMENTS = 24
+
+MOST_FILLED = 64 << 20
+"""Bytes of a tensor up to which it is filled: larger ones are mostly not touched, which costs no memory."""
 
 EARLY_COPIES, THREADS_BACKWARDS, BLOCKS_BACKWARDS = 1, 2, 4
 """Freedoms that hardware has: when an asynchronous copy arrives, and in which order threads and blocks run."""
@@ -100,10 +103,12 @@ class Library:
             raise EmulatorError(f"{function}: {report.decode()}")
 
 
-@cache
-def library(source: str) -> Library:
-    """The kernel source (text of a rendered .cu file) compiled; kept by digest in the temporary folder."""
-    bodies = {path.name: path.read_bytes() for path in sorted(BODIES.glob("*.cuh"))}
+def library(source: str, headers: Mapping[str, str] | None = None) -> Library:
+    """The kernel source (text of a rendered .cu file) compiled; kept by digest in the temporary folder.
+
+    `headers`: bodies by name ('rows.cuh') instead of those in templates/cuh; device.cuh is always the host's.
+    """
+    bodies = {name: text.encode() for name, text in headers.items()} if headers else _bodies()
     bodies["device.cuh"] = (HOST / "device.cuh").read_bytes()
     prelude = (HOST / "cuda.h").read_bytes()
     text = source.encode()
@@ -122,7 +127,16 @@ def library(source: str) -> Library:
             _compile(("-x", "c++", "-include", "cuda.h", "-I.", "-Icuh", *FLAGS, "-c", "kernel.cu"), root)
             _compile(("-shared", "kernel.o", "-o", "kernel.so"), root)
             (root / "kernel.so").replace(target)
+    return _loaded(target)
+
+
+@cache
+def _loaded(target: Path) -> Library:
     return Library(target)
+
+
+def _bodies() -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(BODIES.glob("*.cuh"))}
 
 
 def _reached(text: bytes, bodies: dict[str, bytes]) -> set[str]:
@@ -182,15 +196,19 @@ class Memory:
         self._libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
     def tensor(self, shape: Sequence[int], dtype: torch.dtype, align: int = 16) -> torch.Tensor:
-        """A tensor filled with 0xff bytes (NaN, -1), its first element at a multiple of `align` bytes."""
+        """A tensor filled with 0xff bytes (NaN, -1), a very large one with zeros.
+
+        Its first element lies at a multiple of `align` bytes.
+        """
         count = 1
         for n in shape:
             count *= n
         size = -(-count * dtype.itemsize // align) * align
         room = -(-(size + PAGE) // PAGE) * PAGE
         area = mmap.mmap(-1, room + PAGE)
-        area[:room] = b"\xff" * room
         whole = torch.frombuffer(area, dtype=torch.uint8)
+        if room <= MOST_FILLED:
+            whole[:room].fill_(0xFF)
         if self._libc.mprotect(whole.data_ptr() + room, PAGE, 0):
             raise OSError(ctypes.get_errno(), "mprotect")
         return whole[room - size : room - size + count * dtype.itemsize].view(dtype).view(*shape)

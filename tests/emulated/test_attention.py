@@ -19,9 +19,12 @@ from ddtreec.emit.cuda.base import Device, KernelDraft, Site
 from ddtreec.emit.cuda.base import Tensor as Operand
 from ddtreec.emit.cuda.source import kernel_source
 from ddtreec.emit.cuda.state import context_layers, room_of
+from ddtreec.emit.cuda.table import kernel_table
 from ddtreec.plan.assemble import assemble
 from ddtreec.spec.load import load_engine
+from ddtreec_runtime.backends.cuda.check import check_kernel
 from tests.emulated.emulator import BACKWARD, FORWARD, Memory, library, missing
+from tests.emulated.launcher import Emulated
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 NAN = float("nan")
@@ -30,6 +33,16 @@ NAN = float("nan")
 @cache
 def tiny_plan() -> Plan:
     return assemble(driver.planned(load_engine("tiny-k2-h200-x1")))
+
+
+@pytest.mark.parametrize("kind", ["latent_attention_v_up", "block_attention"])
+def test_launches_of_an_engine_against_their_parts(kind: str) -> None:
+    state = driver.planned(load_engine("tiny-k2-h200-x1", ["limits.context=256"]))
+    table, sources = kernel_table(state, {kind})
+    (kernel,) = table.kernels
+    results = check_kernel(Emulated(sources), assemble(state), table, kernel, {}, counts=(1, 2, 9, 33), lengths=(83, 0))
+    assert len(results) >= 3
+    assert [result for result in results if result.faults] == []
 
 
 def plan_with(page: int = 16, sequences: int = 1, context: int = 512, windows: tuple[int, ...] = ()) -> Plan:
@@ -115,8 +128,8 @@ class Latent:
 
 
 class Step:
-    """Random operands of one step: slot s has committed[s] tokens and valid[s] real rows of `group`. All that nobody may
-    see is NaN."""
+    """Random operands of one step: slot s has committed[s] tokens and valid[s] real rows of `group`. All that nobody
+    may see is NaN."""
 
     def __init__(
         self, shape: Latent, committed: list[int], valid: list[int], group: int, seen: list[Tensor], seed: int = 0
@@ -257,7 +270,12 @@ class Block:
         caches = tuple(msgspec.structs.replace(c, heads=kv, head_dim=dim) for c in plan.caches)
         plan = msgspec.structs.replace(plan, caches=caches)
         window, scale = self.windows[layer], dim**-0.5
-        params = {"layer": layer, "scale": scale, "window": window, "causal": self.causal}
+        params: dict[str, int | float | str | bool | None] = {
+            "layer": layer,
+            "scale": scale,
+            "window": window,
+            "causal": self.causal,
+        }
         stride = (heads + 2 * kv) * dim
         operands = (Operand("t:1", (heads, dim), heads * dim), Operand("t:2", (kv, dim), kv * dim))
         site = Site(
@@ -344,7 +362,12 @@ def test_layers_of_one_window_share_a_kernel() -> None:
     for layer, window in enumerate((64, 64, 0)):
         shaped = plan_with(windows=(64, 64, 0))
         caches = tuple(msgspec.structs.replace(c, heads=4, head_dim=32) for c in shaped.caches)
-        params = {"layer": layer, "scale": 0.2, "window": window, "causal": False}
+        params: dict[str, int | float | str | bool | None] = {
+            "layer": layer,
+            "scale": 0.2,
+            "window": window,
+            "causal": False,
+        }
         operand = Operand("t:0", (4, 32), 128)
         site = Site(
             msgspec.structs.replace(plan, caches=caches),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -19,11 +20,11 @@ DEVICE = Device("sm_90", 132, 232448)
 @cache
 def product(outputs: int, inputs: int, heads: int, x_head: int, gated: bool, wide: bool) -> KernelDraft:
     """A kernel of one linear stage: x and y contiguous but for a gap behind every head of x."""
-    x = Tensor("t:1", (heads, x_head), heads * x_head)
+    x = Tensor("t:1", (heads, inputs), heads * x_head, pitch=x_head)
     y = Tensor("t:0", (heads, outputs), heads * outputs, "float32" if wide else "compute")
-    up = Tensor("t:3", x.tail, x.stride) if gated else None
+    up = replace(x, arg="t:3") if gated else None
     stage = linear_stage("product", x, "t:2", y, outputs=outputs, inputs=inputs, heads=heads, device=DEVICE, most=128,
-                         up=up, x_head=x_head)  # fmt: skip
+                         up=up)  # fmt: skip
     return KernelDraft(f"product_{outputs}_{inputs}", "a product", (stage,), linear_scratch(stage))
 
 
@@ -49,12 +50,13 @@ def operands(draft: KernelDraft, rows: int, seed: int = 0) -> list[torch.Tensor]
     memory, generator = Memory(), torch.Generator().manual_seed(seed)
     c = draft.stages[0].constants
     heads, inputs = c["kYStride"] // c["kOutputs"], c["kInputs"]
+    x_head = c["kXStride"] // heads
     gated = draft.stages[0].body == "swiglu_linear"
     wide = any(p.type == "float*" and p.name == "y" for p in draft.stages[0].params)
     y = memory.tensor((rows, heads, c["kOutputs"]), torch.float32 if wide else torch.bfloat16)
     found = [y]
     for _ in range(2 if gated else 1):
-        x = memory.tensor((rows, heads, c["kXHead"]), torch.bfloat16)
+        x = memory.tensor((rows, heads, x_head), torch.bfloat16)
         x[..., :inputs] = torch.randn((rows, heads, inputs), generator=generator)
         found.append(x)
     w = memory.tensor((heads, c["kOutputs"], inputs), torch.bfloat16)
@@ -81,6 +83,7 @@ CASES = [
     (64, 512, 2, 512, False, False),
     (128, 2304, 1, 2304, True, False),
     (72, 128, 4, 192, False, False),
+    (24, 21, 2, 27, False, False),
 ]
 
 

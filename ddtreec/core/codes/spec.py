@@ -258,6 +258,13 @@ SPEC: dict[str, Code] = {
         "Choose a number of devices that divides, or pin the answer to replicated to say that it is meant.",
         "64 heads on 6 devices",
     ),
+    "S066": Code(
+        "no CUDA kernel serves a draft block of this size",
+        "The kernels of a round serve blocks of up to 32 tokens, the anchor included.",
+        "A drafter with a larger block_size on a GPU topology.",
+        "Set block_size to 32 or less; a drafter runs at a smaller block than it was trained for.",
+        "block_size: 64",
+    ),
     "S060": Code(
         "an op that does not exist",
         "`op` is one of the kinds ddtreec knows.",

@@ -25,6 +25,9 @@ CLASSES: Mapping[int, int] = {8: 1, 32: 2, 128: 8}
 SHARED = 96 * 1024
 """Most dynamic shared memory of a block: what every device that we emit for has."""
 
+LATENT_THREADS = 256
+"""Threads of a block of absorbed attention (kThreads of LatentShape)."""
+
 BLOCK_STAGES, BLOCK_ROWS = 3, 64
 """Tiles in flight and pairs of a block of the drafter's attention."""
 
@@ -58,9 +61,10 @@ def covering(bounds: Iterable[int], most: int) -> tuple[int, ...]:
 
 
 def latent_shared(pairs: int, width: int, stages: int) -> int:
-    """Bytes of LatentShape: `stages` tiles of rows padded to whole steps and 8 elements, and four quarters of scores."""
+    """Bytes of LatentRoom: `stages` tiles of rows padded to whole steps and 8 elements; four quarters of scores,
+    weights and a factor a pair."""
     pitch = -(-width // 16) * 16 + 8
-    return stages * TILE * pitch * 2 + 4 * pairs * TILE * 4
+    return stages * TILE * pitch * 2 + pairs * (4 * (TILE + 8) * 4 + (TILE + 8) * 2 + 4)
 
 
 def latent_stages(pairs: int, width: int) -> int:
@@ -112,9 +116,9 @@ def attention_stages(site: Site, y: Tensor) -> tuple[tuple[StageDraft, StageDraf
             Entry(
                 c.rows,
                 (Dim(c.splits), Dim(heads, ("group",), c.pairs), Dim(by=("slots",))),
-                threads=c.pairs // PAIRS * 4 * WARP,
+                threads=LATENT_THREADS,
                 shared=latent_shared(c.pairs, lora + rope, c.stages),
-                constants={"kRows": c.pairs, "kSplits": c.splits, "kStages": c.stages},
+                constants={"kPairs": c.pairs, "kSplits": c.splits, "kStages": c.stages},
             )
             for c in classes
         ),
@@ -154,8 +158,8 @@ def merge_stage(y: Tensor, heads: int, width: int, window: int, splits: Mapping[
         entries=tuple(
             Entry(
                 rows,
-                (Dim(heads, ("group",)), Dim(by=("slots",)), Dim()),
-                threads=-(-width // WARP) * WARP,
+                (Dim(heads, ("group",)), Dim(by=("slots",)), Dim(-(-width // 128))),
+                threads=-(-8 * min(width // 4, WARP) // WARP) * WARP,
                 constants={"kSplits": count},
             )
             for rows, count in splits.items()

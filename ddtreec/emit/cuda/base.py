@@ -135,8 +135,9 @@ class StageDraft:
     count: str = "rows"
 
     def function(self, entry: Entry) -> str:
-        """Name of the entry point, readable in profiles."""
-        return f"{self.name}_m{entry.rows}" if len(self.entries) > 1 else self.name
+        """Name of the entry point, readable in profiles; with the rows it serves it is never that of a function of the
+        language, as `norm` and `round` are."""
+        return f"{self.name}_m{entry.rows}"
 
     def stage(self) -> Stage:
         """What the runtime needs to launch it."""

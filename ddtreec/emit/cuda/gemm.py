@@ -1,4 +1,4 @@
-"""Matrix products of few rows: the stage `linear_stage`, and the launches that are little more than it."""
+"""Matrix products of few rows: the stage `linear_stage`. Which cut and which tiles a shape gets is decided here."""
 
 from __future__ import annotations
 
@@ -6,16 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ddtreec.artifacts.kernels import Dim, Scratch
-from ddtreec.emit.cuda.base import ONE, Constant, Device, Entry, KernelDraft, Param, Site, StageDraft, Tensor, tiles
+from ddtreec.emit.cuda.base import ONE, Constant, Device, Entry, Param, StageDraft, Tensor, tiles
+from ddtreec.emit.cuda.rows import INPUT, OUTPUT, VECTOR, WEIGHT, vector_of
+from ddtreec.emit.cuda.state import TICKETS
 
 STRIPE = 64
 """k of one 128-byte line of bfloat16 weights."""
-
-TICKETS = "tickets"
-"""Shared array of int32: a zero for every block over weight rows of the largest stage, zero again after each launch."""
-
-PLANES = "planes"
-"""Scratch of the stages that cut K over blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +26,9 @@ class Cut:
 @dataclass(frozen=True, slots=True)
 class Tiling:
     """What may differ from variant to variant: `tiles` 16-row tiles a warp and `row_warps` warps over weight rows,
-    `split` blocks over K, `serial` (a warp sums all slices of a block), `fetch` (weights are sent for into L2), `ahead` steps of weights in flight, `unit` token tiles loaded together and `units_ahead` such
-    units in flight, `each_pass` token tiles summed at a time, `blocks` a multiprocessor should hold."""
+    `split` blocks over K, `serial` (a warp sums all slices of a block), `fetch` (weights are sent for into L2),
+    `ahead` steps of weights in flight, `unit` token tiles loaded together and `units_ahead` such units in flight,
+    `each_pass` token tiles summed at a time, `blocks` a multiprocessor should hold."""
 
     tiles: int = 1
     row_warps: int = 1
@@ -60,15 +57,16 @@ def cut(inputs: int) -> Cut:
     return Cut(slices, slices // 4 if slices % 4 == 0 else slices // 2 if slices % 2 == 0 else slices)
 
 
-def tiling(outputs: int, inputs: int, heads: int, rows: int, device: Device) -> Tiling:
-    """A tiling for steps of up to `rows` rows (one of ROW_TILES)."""
+def tiling(outputs: int, inputs: int, heads: int, rows: int, device: Device, may_split: bool = True) -> Tiling:
+    """A tiling for steps of up to `rows` rows (one of ROW_TILES). Blocks that share a ticket have other blocks to fill
+    at most half of the device, so that tickets are few."""
     slices, planes = cut(inputs).slices, cut(inputs).slices // cut(inputs).plane
     columns = rows // 8
     if rows <= 16:
         return Tiling(unit=columns, units_ahead=4, each_pass=columns, blocks=max(1, min(4, 16 // slices)))
     row_warps = 4 if rows >= 64 else 2
     split = 1
-    while split < planes and -(-outputs // (16 * row_warps)) * heads * split * 2 <= device.sms:
+    while may_split and split < planes and -(-outputs // (16 * row_warps)) * heads * split * 2 <= device.sms:
         split *= 2
     while slices // split * row_warps > 16:
         row_warps //= 2
@@ -104,49 +102,53 @@ def linear_stage(
     device: Device,
     most: int,
     up: Tensor | None = None,
-    x_head: int = 0,
-    y_head: int = 0,
+    count: str = "rows",
+    split: bool = True,
+    leave: bool = False,
     tilings: Mapping[int, Tiling] | None = None,
 ) -> StageDraft:
     """y[r, h, n] = sum over k of x[r, h, k] w[h, n, k] for up to `most` rows; float32 sums, rounded once to y's dtype.
 
-    `w`: arg of the weights, bfloat16 [heads, outputs, inputs] without gaps. `x_head`, `y_head`: elements from head to
-    head of x and y, by default `inputs` and `outputs`. With `up` x is silu(x) * up (both with the strides of x).
-    `tilings` by row tile take the place of `tiling`. A kernel with such a stage lists `linear_scratch` of its stages.
+    `x`, `y`: bfloat16 (y float32 where its dtype says so); with heads > 1 a head is `run` elements behind the one
+    before. `w`: arg of the weights, bfloat16 [heads, outputs, inputs] without gaps. With `up` the activations are
+    silu(x) * up, both with the strides of x. `count`: symbol of the rows. `split`: whether K may be cut over blocks,
+    which takes `linear_scratch`. With `leave` y is float32 [planes][rows][outputs] for the next stage to add up in
+    order (`plane_count` planes, `plane_rows` rows apart). `tilings` by row tile take the place of `tiling`.
     """
     how = cut(inputs)
-    variants = {rows: (tilings or {}).get(rows) or tiling(outputs, inputs, heads, rows, device) for rows in tiles(most)}
-    split = any(tile.split > 1 for tile in variants.values())
-    out = "float*" if y.dtype == "float32" else "ddt::bf16*"
-    params = [
-        *([Param("const ddt::bf16*", "gate", x.arg), Param("const ddt::bf16*", "up", up.arg)] if up else ()),
-        *(() if up else [Param("const ddt::bf16*", "x", x.arg)]),
-        Param("const ddt::bf16*", "w", w),
-        Param(out, "y", y.arg),
-    ]
-    if split:
-        params += [
-            Param("float*", "planes", f"scratch:{name}_{PLANES}"),
-            Param("int*", "tickets", f"state:{TICKETS}"),
-        ]
-    params.append(Param("int", "rows", "int:rows"))
+    chosen = {rows: tiling(outputs, inputs, heads, rows, device, split) for rows in tiles(most)}
+    variants = {rows: (tilings or {}).get(rows, tile) for rows, tile in chosen.items()}
+    cut_over_blocks = not leave and any(tile.split > 1 for tile in variants.values())
+    wide = leave or y.dtype == "float32"
+    params = [Param(INPUT, "gate" if up else "x", x.arg)]
+    if up:
+        params.append(Param(INPUT, "up", up.arg))
+    params += [Param(WEIGHT, "w", w), Param("float*" if wide else OUTPUT, "planes" if leave else "y", y.arg)]
+    if cut_over_blocks:
+        params.append(Param("float*", "planes", f"scratch:{name}_planes"))
+        params.append(Param("int*", "tickets", f"state:{TICKETS}"))
+    params.append(Param("int", "rows", f"int:{count}"))
     constants: dict[str, Constant] = {
         "kOutputs": outputs,
         "kInputs": inputs,
         "kXStride": x.stride,
-        "kXHead": x_head or inputs,
+        "kXHead": x.run if heads > 1 else 0,
         "kYStride": y.stride,
-        "kYHead": y_head or outputs,
+        "kYHead": y.run if heads > 1 else 0,
+        "kVector": VECTOR if inputs % VECTOR == 0 and vector_of(x, up or x) == VECTOR else 1,
         "kSlices": how.slices,
         "kPlane": how.plane,
+        "kPlaneRows": plane_rows(most),
+        "kLeave": leave,
     }
     return StageDraft(
         name=name,
-        body="swiglu_linear" if up else "linear",
+        body="swiglu_linear" if up else "linear_planes" if leave else "linear",
         include="gemm.cuh",
         constants=constants,
         params=tuple(params),
         entries=tuple(_entry(rows, tile, how, outputs, heads) for rows, tile in variants.items()),
+        count=count,
     )
 
 
@@ -172,37 +174,23 @@ def _entry(rows: int, tile: Tiling, how: Cut, outputs: int, heads: int) -> Entry
     )
 
 
+def plane_count(inputs: int) -> int:
+    """Partial sums of a product that `leave` leaves."""
+    return cut(inputs).slices // cut(inputs).plane
+
+
+def plane_rows(most: int) -> int:
+    """Rows of one such plane in memory."""
+    return tiles(most)[-1]
+
+
 def linear_scratch(*stages: StageDraft) -> tuple[Scratch, ...]:
-    """The scratch that linear stages name themselves: float32 [planes][heads][rows of the variant][outputs]."""
+    """What stages that cut K over blocks hand from block to block: float32 [planes][heads][plane rows][outputs]."""
     needs: list[Scratch] = []
     for stage in stages:
-        names = [p.arg.removeprefix("scratch:") for p in stage.params if p.name == PLANES]
-        rows = [e.rows * e.grid[1].times for e in stage.entries if e.constants["kSplit"] != 1]
-        if names and rows:
-            planes = int(stage.constants["kSlices"]) // int(stage.constants["kPlane"])
-            needs.append(Scratch(names[0], Dim(4 * planes * max(rows) * int(stage.constants["kOutputs"]))))
+        for param in stage.params:
+            if param.arg == f"scratch:{stage.name}_planes":
+                c, heads = stage.constants, stage.entries[0].grid[1].times
+                size = int(c["kSlices"]) // int(c["kPlane"]) * heads * int(c["kPlaneRows"]) * int(c["kOutputs"])
+                needs.append(Scratch(f"{stage.name}_planes", Dim(4 * size)))
     return tuple(needs)
-
-
-def linear(site: Site) -> KernelDraft:
-    """The launch `linear`."""
-    (y,), (x,), (w,) = site.outs, site.ins, site.weights
-    outputs, inputs = w.tail[-2], w.tail[-1]
-    stage = linear_stage(
-        "linear", x, w.arg, y, outputs=outputs, inputs=inputs, device=site.device, most=site.most["rows"]
-    )
-    return KernelDraft(
-        f"linear__{_spelt(outputs, inputs, x, y)}", f"{outputs} x {inputs} product", (stage,), linear_scratch(stage)
-    )
-
-
-def _spelt(outputs: int, inputs: int, x: Tensor, y: Tensor) -> str:
-    """What tells products of one kind apart, for a kernel's name."""
-    words = [f"n{outputs}", f"k{inputs}"]
-    if x.stride != inputs:
-        words.append(f"x{x.stride}")
-    if y.stride != outputs:
-        words.append(f"y{y.stride}")
-    if y.dtype == "float32":
-        words.append("f32")
-    return "_".join(words)

@@ -14,7 +14,8 @@ TEMPLATE = "kernels/kernel.cu.j2"
 WIDTH = 100
 """Columns of a line."""
 
-INCLUDE = re.compile(r'^#include "(?:cuh/)?([^"]+)"', re.MULTILINE)
+INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
+"""A header is included by its bare name everywhere: NVRTC tells headers apart by how they are spelt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ def kernel_source(draft: KernelDraft) -> str:
         "name": draft.name,
         "template": TEMPLATE,
         "summary": wrapped(draft.summary, "// ", "// ", " "),
-        "includes": "\n".join(sorted({f'#include "cuh/{stage.include}"' for stage in draft.stages})),
+        "includes": "\n".join(sorted({f'#include "{stage.include}"' for stage in draft.stages})),
         "stages": [_stage(stage) for stage in draft.stages],
     }
     return render(TEMPLATE, values).rstrip() + "\n"

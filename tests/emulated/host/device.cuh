@@ -158,6 +158,15 @@ inline float warp_sum(float x) {
   return x;
 }
 
+inline u32 warp_max(u32 x) {
+  for (int step = 16; step > 0; step /= 2) {
+    const u32 other = __shfl_xor_sync(kAll, x, step);
+    x = other > x ? other : x;
+  }
+  return x;
+}
+inline u32 warp_min(u32 x) { return ~warp_max(~x); }
+
 inline float block_sum(float x, float* room) {
   x = warp_sum(x);
   __syncthreads();

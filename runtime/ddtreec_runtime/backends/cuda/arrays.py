@@ -19,6 +19,9 @@ STORED = {
 
 ROPE = "rope_"
 
+ELSEWHERE = frozenset({"logits", "draft_logits", "features", "ring"})
+"""Arrays that are buffers of a program, and the ring in the host's memory: added by who makes them."""
+
 
 class DeviceArrays:
     """`state:NAME` of every kernel, by name.
@@ -28,7 +31,8 @@ class DeviceArrays:
     """
 
     def __init__(self, table: KernelTable, plan: Plan, device: torch.device | str):
-        self.tensors = {array.name: self._made(array, table.largest, device) for array in table.state}
+        made = [array for array in table.state if array.name not in ELSEWHERE]
+        self.tensors = {array.name: self._made(array, table.largest, device) for array in made}
         for name, rope in plan.ropes.items():
             spelt = ROPE + name.replace(".", "_")
             if spelt in self.tensors:
@@ -43,6 +47,15 @@ class DeviceArrays:
 
     def __contains__(self, name: str) -> bool:
         return name in self.tensors
+
+    def add(self, name: str, tensor: Tensor) -> None:
+        """An array that lies elsewhere: a buffer of a program, or pinned memory of the host."""
+        self.tensors[name] = tensor
+
+    def put(self, name: str, values: Tensor) -> None:
+        """Writes the first elements of an array; nothing where no kernel reads it, so that it was not made."""
+        if name in self.tensors:
+            self.tensors[name][: len(values)] = values.to(self.tensors[name].dtype)
 
     def pointer(self, name: str) -> int:
         """Address of an array. Raises VerifyError where no kernel was said to need it."""

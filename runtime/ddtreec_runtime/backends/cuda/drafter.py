@@ -42,22 +42,24 @@ class DeviceDrafter:
     def extend(self, rows: Sequence[int]) -> None:
         """See `DraftSource.extend`."""
         count = len(rows)
-        kept = self._source.index_select(0, torch.tensor(list(rows), device=self._source.device))
-        self._context.homes.inputs["features"][:count] = kept
-        self._begin(count)
-        self._driver.run(self._context.launches(Shape(1, count, 0)))
-        self._driver.wait()
+        with self._driver.ordered():
+            kept = self._source.index_select(0, torch.tensor(list(rows), device=self._source.device))
+            self._context.homes.inputs["features"][:count] = kept
+            self._begin(count)
+            self._driver.run(self._context.launches(Shape(1, count, 0)))
+            self._driver.wait()
         self.length += count
 
     def draft(self, anchor: int) -> Tensor:
         """See `DraftSource.draft`; bfloat16, on the CPU."""
-        self._tokens[: self.block] = self._mask
-        self._tokens[0] = anchor
-        self._begin(self.block)
-        self._arrays["out_index"][: self.block - 1] = torch.arange(1, self.block, dtype=torch.int32)
-        self._driver.run(self._block.launches(Shape(1, self.block, self.block - 1)))
-        self._driver.wait()
-        return self._logits[: self.block - 1].cpu()
+        with self._driver.ordered():
+            self._tokens[: self.block] = self._mask
+            self._tokens[0] = anchor
+            self._begin(self.block)
+            self._arrays.put("out_index", torch.arange(1, self.block))
+            self._driver.run(self._block.launches(Shape(1, self.block, self.block - 1)))
+            self._driver.wait()
+            return self._logits[: self.block - 1].cpu()
 
     def reset(self) -> None:
         """Forget the sequence."""
@@ -65,6 +67,6 @@ class DeviceDrafter:
 
     def _begin(self, rows: int) -> None:
         """Positions right behind the context; `committed` is its length."""
-        self._arrays["positions"][:rows] = torch.arange(self.length, self.length + rows, dtype=torch.int32)
-        self._arrays["committed"][0] = self.length
-        self._arrays["valid"][0] = rows
+        self._arrays.put("positions", torch.arange(self.length, self.length + rows))
+        self._arrays.put("committed", torch.tensor([self.length]))
+        self._arrays.put("valid", torch.tensor([rows]))

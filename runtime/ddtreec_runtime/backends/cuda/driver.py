@@ -7,10 +7,12 @@ stream, so that order is what the code says.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 
 from ddtreec.core.errors import BundleError, Problem
 
@@ -61,14 +63,25 @@ class Driver:
     `waits`: how often anything here blocked the host. A round must not raise it.
     """
 
-    def __init__(self, api: Any, stream: int):
+    def __init__(self, api: Any, stream: Any):
+        """`stream`: a torch stream; what torch does inside `ordered` goes there too."""
         self.api = api
-        self.stream = api.CUstream(stream)
+        self.torch_stream = stream
+        self.stream = api.CUstream(stream.cuda_stream)
         self.waits = 0
         self._success = api.CUresult.CUDA_SUCCESS
         self._serialized = api.CUlaunchAttribute()
         self._serialized.id = api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
         self._serialized.value.programmaticStreamSerializationAllowed = 1
+
+    def ordered(self) -> AbstractContextManager[object]:
+        """Inside, torch's own work is in order with the launches."""
+        return torch.cuda.stream(self.torch_stream)
+
+    def version(self) -> str:
+        """The CUDA version that the driver speaks, such as '13.0'."""
+        number = self._checked("cuDriverGetVersion", "")
+        return f"{number // 1000}.{number % 1000 // 10}"
 
     # ---- modules ----
 
@@ -82,6 +95,7 @@ class Driver:
         if shared > SHARED_WITHOUT_ASKING:
             most = self.api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             self._checked("cuFuncSetAttribute", f"{name}, {shared} bytes of shared memory", found, most, shared)
+        self._checked("cuFuncLoad", name, found)  # now, not at its first launch, which may lie in a capture
         return found
 
     def unload(self, module: Any) -> None:

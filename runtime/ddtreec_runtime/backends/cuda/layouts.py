@@ -82,6 +82,15 @@ def bf16_gate_up_tiles(weight: Tensor) -> Tensor:
     return bf16_tiles(_paired(weight))
 
 
+def transposed(weight: Tensor) -> Tensor:
+    """[.., k, n] of [.., n, k], contiguous."""
+    return weight.transpose(-1, -2).contiguous()
+
+
+def _never_packed(words: Tensor, scales: Tensor) -> Tensor:
+    raise ValueError("an INT4 weight cannot be transposed")
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """One layout, for both packings: `packed` takes words and scales, `dense` a bfloat16 weight."""
@@ -93,6 +102,7 @@ class Layout:
 LAYOUTS: Mapping[str, Layout] = {
     "tiles": Layout(int4_tiles, bf16_tiles),
     "gate_up_tiles": Layout(int4_gate_up_tiles, bf16_gate_up_tiles),
+    "transposed": Layout(_never_packed, transposed),
 }
 """By the name that the kernel table uses."""
 

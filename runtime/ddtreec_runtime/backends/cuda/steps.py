@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -75,6 +76,12 @@ class DeviceProgram:
         self._collectives = dict(collectives or {})
         self._bound: dict[Shape, list[Launch]] = {}
 
+    def at(self, homes: Homes) -> DeviceProgram:
+        """The same program on other buffers."""
+        made = copy(self)
+        made.homes, made._bound = homes, {}
+        return made
+
     @property
     def kernel_calls(self) -> list[Call]:
         """The calls that are kernels, in order."""
@@ -92,12 +99,6 @@ class DeviceProgram:
 
     def bind(self, shape: Shape, buffers: SimpleNamespace) -> list[list[Launch]]:
         """`by_call` on buffers of the caller's choice."""
-        program = self.program
-        if shape.rows > program.max_rows or shape.out_rows > program.max_out_rows:
-            raise ValueError(
-                f"{program.name} takes {program.max_rows} rows and {program.max_out_rows} out rows, "
-                f"not {shape.rows} and {shape.out_rows}"
-            )
         found: list[list[Launch]] = []
         kernels = self._binder.recorder(found, shape.symbols, self._arrays)
         vars(kernels).update(self._collectives)
@@ -105,5 +106,11 @@ class DeviceProgram:
         return found
 
     def values(self, shape: Shape) -> dict[str, Tensor]:
-        """Every value of a step by id, as views of the buffers."""
+        """Every value of a step by id, as views of the buffers. Raises ValueError for more rows than there is room."""
+        program = self.program
+        if shape.rows > program.max_rows or shape.out_rows > program.max_out_rows:
+            raise ValueError(
+                f"{program.name} takes {program.max_rows} rows and {program.max_out_rows} out rows, "
+                f"not {shape.rows} and {shape.out_rows}"
+            )
         return views(self.program, self.homes, shape.rows, shape.out_rows, torch.bfloat16)

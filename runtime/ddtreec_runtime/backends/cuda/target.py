@@ -6,7 +6,7 @@ runs in `rounds.py`, which does not wait.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -20,6 +20,9 @@ from ddtreec_runtime.target import NO_ROWS
 
 MASK_WORDS = 4
 """32-bit words of a row's mask: a step has at most 128 rows."""
+
+
+Hear = Callable[[int, dict[str, Tensor]], None]
 
 
 def mask_words(hidden: Tensor | None, rows: int) -> Tensor:
@@ -40,6 +43,9 @@ class DeviceTarget:
         self.chunk = chunk
         self.context = context
         self.committed = 0
+        self.hear: Hear | None = None
+        """Hears, of every step, its first position and the values `hears`; steps then run call by call."""
+        self.hears: tuple[str, ...] = ()
         self.max_rows = program.program.max_rows
         self.max_out_rows = program.program.max_out_rows
         self._arrays = arrays
@@ -61,10 +67,14 @@ class DeviceTarget:
         out_index: Tensor | None = None,
     ) -> Tensor:
         """Run rows; logits [out_rows, V] in bfloat16, on the CPU. Arguments and errors as `Target.step`."""
-        shape = self.begin(tokens, positions, hidden, out_index)
-        self._driver.run(self.program.launches(shape))
-        self._driver.wait()
-        return self._logits[: shape.out_rows].cpu()
+        with self._driver.ordered():
+            shape = self.begin(tokens, positions, hidden, out_index)
+            if self.hear is not None:
+                self._run_heard(shape, self.hear)
+            else:
+                self._driver.run(self.program.launches(shape))
+            self._driver.wait()
+            return self._logits[: shape.out_rows].cpu()
 
     def begin(
         self,
@@ -83,11 +93,11 @@ class DeviceTarget:
             positions, hidden = torch.arange(self.committed, self.committed + rows), causal(rows)
         index = torch.arange(rows) if out_index is None else out_index
         self.program.homes.inputs["tokens"][:rows] = torch.as_tensor(tokens, dtype=torch.int32)
-        arrays["positions"][:rows] = positions.to(torch.int32)
-        arrays["committed"][0] = self.committed
-        arrays["valid"][0] = rows
-        arrays["masks"][:rows] = mask_words(hidden, rows)
-        arrays["out_index"][: len(index)] = index.to(torch.int32)
+        arrays.put("positions", positions)
+        arrays.put("committed", torch.tensor([self.committed]))
+        arrays.put("valid", torch.tensor([rows]))
+        arrays.put("masks", mask_words(hidden, rows))
+        arrays.put("out_index", index)
         return Shape(1, rows, len(index))
 
     def commit(self, accepted: Sequence[int]) -> None:
@@ -98,7 +108,8 @@ class DeviceTarget:
             source = self._lines([self.committed + row for row in accepted[moved[0] :]])
             goal = self._lines(list(range(self.committed + moved[0], self.committed + count)))
             latent = self._arrays["latent"]
-            latent.index_copy_(1, goal, latent.index_select(1, source))
+            with self._driver.ordered():
+                latent.index_copy_(1, goal, latent.index_select(1, source))
         self.committed += count
 
     def prefill(self, tokens: Sequence[int], out: str = "last") -> Iterator[tuple[range, Tensor]]:
@@ -113,20 +124,17 @@ class DeviceTarget:
             self.commit(range(rows))
             yield range(start, start + rows), logits
 
-    def watch(self, tokens: Sequence[int], names: Sequence[str]) -> dict[str, Tensor]:
-        """Run rows, committing them, and give these values of the step, on the CPU.
-
-        Values share memory, so each is copied right behind the kernel that wrote it.
-        """
-        shape = self.begin(tokens, out_index=NO_ROWS)
+    def _run_heard(self, shape: Shape, hear: Hear) -> None:
+        """Run call by call. Values share memory, so each is copied right behind the kernel that wrote it."""
         values, found = self.program.values(shape), {}
+        names = set(self.hears)
         for call, launches in zip(self.program.kernel_calls, self.program.by_call(shape), strict=True):
             self._driver.run(launches)
-            for name in set(names) & set(call.outs):
-                found[name] = values[name].clone()
+            found |= {name: values[name].clone() for name in names & set(call.outs)}
         self._driver.wait()
-        self.commit(range(len(tokens)))
-        return {name: tensor.cpu() for name, tensor in found.items()}
+        # What no kernel wrote, the step was given, or it is a view of what was written.
+        found |= {name: values[name] for name in names - set(found)}
+        hear(self.committed, {name: tensor.cpu() for name, tensor in found.items()})
 
     def features(self, rows: int) -> Tensor | None:
         """[rows, taps * hidden] of the last step on the device, None when the plan taps nothing."""

@@ -1,0 +1,125 @@
+"""Finds the GPU, judges whether a bundle can run on it, and loads its kernels; all before weights are read."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+
+from ddtreec.artifacts import kernels as kernels_file
+from ddtreec.artifacts.kernels import KERNELS, KERNELS_FORMAT, KernelTable, binary_path
+from ddtreec.artifacts.plan import Plan
+from ddtreec.core.errors import BundleError, Loc, Problem
+from ddtreec.core.units import format_bytes
+from ddtreec_runtime.backends.cuda.driver import NO_BINDINGS, OTHER_DEVICE, OUT_OF_MEMORY, Driver
+from ddtreec_runtime.backends.cuda.machine import Loaded
+from ddtreec_runtime.bundle import AGAIN, Bundle
+
+RESERVED = "reserved by the device"
+"""The row of the memory table that the context and the libraries take; nothing of it is allocated by us."""
+
+
+def open_driver(bundle: Bundle) -> Driver:
+    """The driver on the current GPU, with a stream of its own. Raises BundleError: B027 no GPU, B043 no bindings."""
+    if not torch.cuda.is_available():
+        raise BundleError(no_gpu(bundle))
+    try:
+        api = importlib.import_module("cuda.bindings.driver")
+    except ImportError as error:
+        raise BundleError(
+            Problem(
+                NO_BINDINGS,
+                f"the bindings of the CUDA driver cannot be imported: {error}",
+                help="pip install 'ddtreec[cuda]'",
+            )
+        ) from None
+    torch.cuda.init()
+    return Driver(api, torch.cuda.Stream())
+
+
+def no_gpu(bundle: Bundle) -> Problem:
+    """B027: the bundle is for a GPU, and none is here."""
+    return Problem(
+        "B027",
+        f"the bundle is for cuda ({bundle.plan.topology}) and this machine has no CUDA device",
+        Loc(str(bundle.path)),
+        help="compile the engine for the CPU: ddtreec compile ENGINE.yaml --set topology=cpu",
+    )
+
+
+def read_table(bundle: Bundle) -> KernelTable:
+    """kernels.json. Raises BundleError B044 where it is missing, damaged or of another format."""
+    path = bundle.path / KERNELS
+    try:
+        table = kernels_file.decode(path.read_bytes())
+    except (OSError, msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise BundleError(
+            Problem("B044", f"the kernel table cannot be read: {error}", Loc(str(path)), help=AGAIN)
+        ) from None
+    if table.format != KERNELS_FORMAT:
+        text = f"the kernel table has format {table.format}, this runtime reads format {KERNELS_FORMAT}"
+        raise BundleError(Problem("B044", text, Loc(str(path)), help=AGAIN))
+    return table
+
+
+def check_arch(table: KernelTable, capability: tuple[int, int], name: str, path: Path) -> None:
+    """Binaries run on the generation they were made for, and on later members of it. Raises BundleError B042."""
+    found = re.fullmatch(r"sm_(\d+)(\d)([af]?)", table.arch)
+    made = (int(found[1]), int(found[2])) if found else (0, 0)
+    exact = bool(found and found[3] == "a")
+    if made == capability or (not exact and made[0] == capability[0] and made[1] <= capability[1]):
+        return
+    raise BundleError(
+        Problem(
+            OTHER_DEVICE,
+            f"the bundle's kernels are for {table.arch}, this machine's {name} is sm_{capability[0]}{capability[1]}",
+            Loc(str(path)),
+            help="compile the engine for a topology of this GPU: --set topology=NAME (`ddtreec doctor` names the GPU)",
+        )
+    )
+
+
+def check_room(plan: Plan, free: int, name: str, path: Path) -> None:
+    """Says that it will not fit before an hour of loading. Raises BundleError B041."""
+    need = sum(row.bytes for row in plan.memory if row.purpose != RESERVED)
+    if need <= free:
+        return
+    raise BundleError(
+        Problem(
+            OUT_OF_MEMORY,
+            f"one rank holds {format_bytes(need)}, {name} has {format_bytes(free)} free",
+            Loc(str(path)),
+            help="close what else uses the GPU, or compile with a shorter context or fewer sequences: "
+            "--set limits.context=N",
+        )
+    )
+
+
+def check_device(bundle: Bundle, table: KernelTable) -> None:
+    """All of the above on the current GPU."""
+    name = torch.cuda.get_device_name()
+    check_arch(table, torch.cuda.get_device_capability(), name, bundle.path)
+    check_room(bundle.plan, torch.cuda.mem_get_info()[0], name, bundle.path)
+
+
+def load_kernels(bundle: Bundle, table: KernelTable, driver: Driver) -> Loaded:
+    """Every kernel's binary loaded, every entry point found and given its shared memory."""
+    functions: dict[tuple[str, str], Any] = {}
+    modules: list[Any] = []
+    for kernel in table.kernels:
+        path = bundle.path / binary_path(kernel.name, table.arch)
+        try:
+            image = path.read_bytes()
+        except OSError as error:
+            text = f"a kernel's binary is missing: {error.strerror}"
+            raise BundleError(Problem("B023", text, Loc(str(path)), help=AGAIN)) from None
+        module = driver.load(image, kernel.name)
+        modules.append(module)
+        for stage in kernel.stages:
+            for variant in stage.variants:
+                functions[kernel.name, variant.function] = driver.function(module, variant.function, variant.shared)
+    return Loaded(table, functions, tuple(modules))
