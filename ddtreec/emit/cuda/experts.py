@@ -82,8 +82,8 @@ def variants(most: int) -> tuple[int, ...]:
 
 
 def up_tiling(shape: Shape, rows: int) -> Tiling:
-    """The first stage's tiling for steps of up to `rows` rows. Two blocks a multiprocessor leave 128 registers a thread:
-    two tiles share the tokens they read, one tile leaves room for sums that are scaled afterwards."""
+    """The first stage's tiling for steps of up to `rows` rows. Two blocks a multiprocessor leave 128 registers to a
+    thread: two tiles share the tokens they read, one tile leaves room for sums that are scaled afterwards."""
     cols = 1 if rows <= 8 else 2
     if shape.packing == "dense":
         return Tiling(1, cols, 4 // cols, 2, 2, shape.warps)
@@ -98,9 +98,9 @@ def down_tiling(shape: Shape, rows: int, device: Device) -> Tiling:
     steps = -(-shape.inter // CHUNK[shape.packing])
     wide = Tiling(2, cols, min(steps, 2), 2, 2, warps)
     served = shape.packing == "int4" and steps <= 2 and (shape.rounded or cols == 1)
-    if served and shape.hidden % 32 == 0 and shape.hidden // 32 >= device.sms:
-        if wide.blocks * down_shared(shape, rows, wide) <= device.shared:
-            return wide
+    enough = shape.hidden % 32 == 0 and shape.hidden // 32 >= device.sms
+    if served and enough and wide.blocks * down_shared(shape, rows, wide) <= device.shared:
+        return wide
     return Tiling(1, cols, min(steps, 4 if cols == 1 else 2), 2, 2, warps)
 
 
