@@ -13,6 +13,7 @@ from ddtreec.emit.cuda.table import kernel_table
 from ddtreec.plan.assemble import assemble
 from ddtreec.spec.load import load_engine
 from ddtreec_runtime.backends.cuda.check import check_kernel
+from ddtreec_runtime.backends.cuda.layouts import LAYOUTS
 from tests.emulated.emulator import missing
 from tests.emulated.launcher import Emulated
 
@@ -33,7 +34,7 @@ def test_launches(counts: tuple[int, ...]) -> None:
     plan, table, sources = built("tiny-k2-h200-x1")
     launcher = Emulated(sources)
     for kernel in table.kernels:
-        results = check_kernel(launcher, plan, table, kernel, {}, counts=counts, lengths=(37,))
+        results = check_kernel(launcher, plan, table, kernel, LAYOUTS, counts=counts, lengths=(37,))
         for result in results:
             print(result)
         assert not [result for result in results if result.faults]

@@ -64,27 +64,30 @@ def cut(outputs: int, inputs: int, heads: int, device: Device) -> Cut:
     return Cut(slices, slices // planes)
 
 
-def tiling(outputs: int, heads: int, rows: int, how: Cut, device: Device, may_split: bool = True) -> Tiling:
+def tiling(
+    outputs: int, heads: int, rows: int, how: Cut, device: Device, *, split: bool = True, leave: bool = False
+) -> Tiling:
     """A tiling for steps of up to `rows` rows (one of ROW_TILES). Few rows: as many warps as there are slices, for the
-    sake of loads in flight. Many rows: blocks of more weight rows, so that activations are read less often."""
-    columns = rows // 8
+    sake of loads in flight. Many rows: blocks of more weight rows, so that activations are read less often. `split`,
+    `leave`: see `linear_stage`; planes that are left anyway cost nothing to cut over blocks."""
+    columns, planes = rows // 8, how.slices // how.plane
     if rows <= 16:
         blocks = max(1, min(4, 16 // how.slices))
-        return Tiling(unit=columns, units_ahead=4, each_pass=columns, blocks=blocks)
+        return Tiling(split=planes if leave else 1, unit=columns, units_ahead=4, each_pass=columns, blocks=blocks)
     if rows >= 64 and is_tall(outputs, heads, device) and how.slices > 1:
         row_warps = 8 if -(-outputs // 128) * heads * 4 >= device.sms * 3 else 4
         return Tiling(row_warps=row_warps, serial=True, ahead=2, unit=4, units_ahead=2, each_pass=4)
     row_warps = {32: 2, 64: 4, 128: 2}[rows]
     most_warps = 8 if rows == 128 else 16  # of 32 * 8 threads each may have 255 registers
-    split = 1
-    while may_split and split * how.plane < how.slices:
-        fills = 2 * -(-outputs // (16 * row_warps)) * heads * split > device.sms
-        if fills and how.slices // split <= most_warps:
+    cuts = 1
+    while split and cuts < planes:
+        fills = 2 * -(-outputs // (16 * row_warps)) * heads * cuts > device.sms
+        if fills and how.slices // cuts <= most_warps and not leave:
             break
-        split *= 2
-    while row_warps > 1 and how.slices // split * row_warps > most_warps:
+        cuts *= 2
+    while row_warps > 1 and how.slices // cuts * row_warps > most_warps:
         row_warps //= 2
-    return Tiling(row_warps=row_warps, split=split, ahead=2 if rows == 64 else 4, unit=4, units_ahead=2, each_pass=4)
+    return Tiling(row_warps=row_warps, split=cuts, ahead=2 if rows == 64 else 4, unit=4, units_ahead=2, each_pass=4)
 
 
 def slice_warps(how: Cut, tile: Tiling) -> int:
@@ -123,7 +126,7 @@ def linear_stage(
     order (`plane_count` planes, `plane_rows` rows apart). `tilings` by row tile take the place of `tiling`.
     """
     how = cut(outputs, inputs, heads, device)
-    chosen = {rows: tiling(outputs, heads, rows, how, device, split) for rows in tiles(most)}
+    chosen = {rows: tiling(outputs, heads, rows, how, device, split=split, leave=leave) for rows in tiles(most)}
     variants = {rows: (tilings or {}).get(rows, tile) for rows, tile in chosen.items()}
     cut_over_blocks = not leave and any(tile.split > 1 for tile in variants.values())
     wide = leave or y.dtype == "float32"
