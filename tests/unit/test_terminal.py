@@ -214,7 +214,7 @@ def offered(*args: str) -> list[str]:
         (("che",), {"check"}),
         (("",), set(COMMANDS)),
         (("--ver",), {"--version"}),
-        (("check", "tiny"), {"tiny-k2-cpu", "tiny-k2-cpu-x2"}),
+        (("check", "tiny"), {"tiny-k2-cpu", "tiny-k2-cpu-x2", "tiny-k2-h200-x1"}),
         (("plan", "--js"), {"--json"}),
         (("check", "--format", ""), {"text", "json", "gcc"}),
         (("completion", "z"), {"zsh"}),
@@ -272,7 +272,7 @@ def test_bash_completes(tmp_path: Path) -> None:
     )
     env = {**ENV, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
     done = subprocess.run(["bash", "-c", lines], env=env, capture_output=True, text=True, timeout=60)
-    assert sorted(done.stdout.split()) == ["tiny-k2-cpu", "tiny-k2-cpu-x2"], done
+    assert sorted(done.stdout.split()) == ["tiny-k2-cpu", "tiny-k2-cpu-x2", "tiny-k2-h200-x1"], done
 
 
 # ---- progress ----
