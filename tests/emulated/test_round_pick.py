@@ -187,7 +187,9 @@ def test_draws(vocab: int, law: SamplingParams) -> None:
     signed = law.seed - 2**64 if law.seed >> 63 else law.seed
     requests = (0, 2**35 + 1)
     for slot, request in enumerate(requests):
-        picks.at.admit(slot, temperature=law.temperature, top_k=law.top_k, top_p=law.top_p, seed=signed, request=request)
+        picks.at.admit(
+            slot, temperature=law.temperature, top_k=law.top_k, top_p=law.top_p, seed=signed, request=request
+        )
     for round_ in range(2):
         logits = torch.stack([row_of(kind, vocab, generator) for kind in KINDS])
         group = len(logits) // 2

@@ -40,7 +40,9 @@ def record(at: Round, slot: int, place: int = 0) -> dict[str, object]:
     words, layout = at["ring"][slot, place], at.sizes.record
     n, m = int(words[3]), int(words[4])
     lists = words[layout.lists : layout.lists + 4 * (at.sizes.nodes + 1)].view(4, -1)[:, : n + 1].tolist()
-    head = dict(zip(("number", "start", "root", "nodes", "path", "next", "kept", "status"), words[:8].tolist(), strict=True))
+    head = dict(
+        zip(("number", "start", "root", "nodes", "path", "next", "kept", "status"), words[:8].tolist(), strict=True)
+    )
     scores = words[layout.scores : layout.words].view(torch.float64)[: n + 1].tolist()
     return head | dict(zip(("tokens", "parents", "ranks", "picks"), lists, strict=True)) | {
         "committed": words[layout.committed : layout.committed + m].tolist(),
@@ -216,7 +218,12 @@ def test_the_ring_goes_round() -> None:
     numbers = at["ring"][0, :, 0].tolist()
     assert numbers == [RING + 1, RING + 2, RING + 3, *range(4, RING + 1)]
     told = record(at, 0, 2)
-    assert (told["number"], told["start"], told["root"], told["next"]) == (RING + 3, 5 + RING + 2, 1000 + RING + 1, 1000 + RING + 2)
+    assert (told["number"], told["start"], told["root"], told["next"]) == (
+        RING + 3,
+        5 + RING + 2,
+        1000 + RING + 1,
+        1000 + RING + 2,
+    )
 
 
 @pytest.mark.parametrize("width", [576, 36, 10, 7])
@@ -275,7 +282,9 @@ def test_golden_compaction() -> None:
 def test_features_of_the_path(features: int) -> None:
     sizes = sizes_for(5, 11, 10, features=features)
     at = Round(sizes, 3)
-    at["features"].view(torch.int16).copy_(torch.arange(128 * features, dtype=torch.int32).view(128, -1).to(torch.int16))
+    at["features"].view(torch.int16).copy_(
+        torch.arange(128 * features, dtype=torch.int32).view(128, -1).to(torch.int16)
+    )
     at["context_features"].fill_(-1)
     at["committed"][:] = torch.tensor([30, 40, 50])
     at["accepted"][0, :4] = torch.tensor([0, 3, 4, 11])
