@@ -45,7 +45,7 @@ class Shape:
     @property
     def name(self) -> str:
         """The part of a kernel's name that stands for it."""
-        weights = ("int4r" if self.rounded else "int4") if self.packing == "int4" else "bf16"
+        weights = ("int4" if self.rounded else "int4exact") if self.packing == "int4" else "bf16"
         shared = f"_s{self.shared}" if self.shared else ""
         return f"e{self.experts}_k{self.top_k}_h{self.hidden}_i{self.inter}{shared}_{weights}"
 
@@ -64,15 +64,16 @@ class Shape:
 @dataclass(frozen=True, slots=True)
 class Tiling:
     """What may differ from variant to variant: `tiles` row tiles of a warp, `cols` columns of 8 tokens, steps of
-    weights in flight of the routed experts (`depth`) and the shared one, `blocks` a multiprocessor should hold; `warps`
-    that take routed experts in the second stage."""
+    weights in flight of the routed experts (`depth`) and the shared one, `blocks` a multiprocessor should hold, `warps`
+    that share the inputs (first stage) or the routed experts (second stage). The first stage must have the same `warps`
+    in all variants, since the order of a sum depends on it."""
 
     tiles: int
     cols: int
     depth: int
     shared_depth: int
     blocks: int
-    warps: int = 8
+    warps: int
 
 
 def variants(most: int) -> tuple[int, ...]:
@@ -81,23 +82,26 @@ def variants(most: int) -> tuple[int, ...]:
 
 
 def up_tiling(shape: Shape, rows: int) -> Tiling:
-    """The first stage's tiling for steps of up to `rows` rows."""
-    pair = 2 if shape.inter // HALF_ROWS % 2 == 0 else 1
-    depth = 2 if shape.packing == "int4" else 1
-    return Tiling(pair, 1 if rows <= 8 else 2, depth * 2 // pair, 2, 2)
+    """The first stage's tiling for steps of up to `rows` rows. Two blocks a multiprocessor leave 128 registers to a
+    thread: two tiles share the tokens they read, one tile leaves room for sums that are scaled afterwards."""
+    cols = 1 if rows <= 8 else 2
+    if shape.packing == "dense":
+        return Tiling(1, cols, 4 // cols, 2, 2, shape.warps)
+    pair = shape.inter // HALF_ROWS % 2 == 0 and (shape.rounded or cols == 1)
+    return Tiling(2 if pair else 1, cols, 2, 2, 2, shape.warps)
 
 
 def down_tiling(shape: Shape, rows: int, device: Device) -> Tiling:
-    """The second stage's tiling for steps of up to `rows` rows."""
-    cols = 1 if rows <= 8 else 2
+    """The second stage's tiling for steps of up to `rows` rows: stripes of two tiles where there are enough of them and
+    two blocks fit a multiprocessor, else of one tile."""
+    cols, warps = 1 if rows <= 8 else 2, 8 - shape.shared_warps
     steps = -(-shape.inter // CHUNK[shape.packing])
-    depth = 2 if steps <= 2 or shape.packing == "dense" else 4
-    for pair in (2, 1):
-        tiling = Tiling(pair, cols, min(steps, depth), 2, 2, 8 if rows <= 8 else 8 - shape.shared_warps)
-        fits = down_shared(shape, rows, tiling) <= device.shared
-        if fits and -(-shape.hidden // TILE_ROWS) % pair == 0 and shape.hidden // (TILE_ROWS * pair) >= device.sms:
-            return tiling
-    return Tiling(1, cols, min(steps, depth), 2, 2, 8 if rows <= 8 else 8 - shape.shared_warps)
+    wide = Tiling(2, cols, min(steps, 2), 2, 2, warps)
+    served = shape.packing == "int4" and steps <= 2 and (shape.rounded or cols == 1)
+    enough = shape.hidden % 32 == 0 and shape.hidden // 32 >= device.sms
+    if served and enough and wide.blocks * down_shared(shape, rows, wide) <= device.shared:
+        return wide
+    return Tiling(1, cols, min(steps, 4 if cols == 1 else 2), 2, 2, warps)
 
 
 def jobs_bytes(shape: Shape, rows: int, cols: int) -> int:
@@ -109,7 +113,7 @@ def jobs_bytes(shape: Shape, rows: int, cols: int) -> int:
 
 def up_shared(shape: Shape, rows: int, tiling: Tiling) -> int:
     """Shared memory of a block of the first stage: two rooms for the sums of all warps, and the jobs."""
-    return 2 * shape.warps * tiling.tiles * tiling.cols * 512 + _whole(jobs_bytes(shape, rows, tiling.cols))
+    return 2 * tiling.warps * tiling.tiles * tiling.cols * 512 + _whole(jobs_bytes(shape, rows, tiling.cols))
 
 
 def down_shared(shape: Shape, rows: int, tiling: Tiling) -> int:
@@ -135,9 +139,9 @@ def up_stage(
         grid = (Dim(min(items, device.sms * tiling.blocks)), ONE, ONE)
         shared = up_shared(shape, rows, tiling)
         entries.append(
-            Entry(rows, grid, shape.warps * 32, shared, tiling.blocks, _variant(rows, tiling, shape, shared))
+            Entry(rows, grid, tiling.warps * 32, shared, tiling.blocks, _variant(rows, tiling, shape, shared))
         )
-    constants = _constants(shape) | {"kXStride": x_stride, "kWarps": shape.warps}
+    constants = _constants(shape) | {"kXStride": x_stride}
     return StageDraft("experts_up", "experts_up", "experts.cuh", constants, params, tuple(entries))
 
 
@@ -148,8 +152,7 @@ def down_stage(shape: Shape, params: tuple[Param, ...], y_stride: int, tilings: 
         grid = (Dim(-(-shape.hidden // (TILE_ROWS * tiling.tiles))), ONE, ONE)
         shared = down_shared(shape, rows, tiling)
         threads = (tiling.warps + shape.shared_warps) * 32
-        own = _variant(rows, tiling, shape, shared) | {"kWarps": tiling.warps}
-        entries.append(Entry(rows, grid, threads, shared, tiling.blocks, own))
+        entries.append(Entry(rows, grid, threads, shared, tiling.blocks, _variant(rows, tiling, shape, shared)))
     constants = _constants(shape) | {"kYStride": y_stride, "kSharedWarps": shape.shared_warps}
     return StageDraft("experts_down", "experts_down", "experts.cuh", constants, params, tuple(entries))
 
@@ -171,6 +174,7 @@ def _variant(rows: int, tiling: Tiling, shape: Shape, shared: int) -> dict[str, 
         "kRows": rows,
         "kTiles": tiling.tiles,
         "kCols": tiling.cols,
+        "kWarps": tiling.warps,
         "kDepth": tiling.depth,
         **beside,
         "kShared": shared,
