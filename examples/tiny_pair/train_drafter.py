@@ -44,7 +44,7 @@ SMOOTH = 0.5
 
 @dataclass(frozen=True)
 class Written:
-    """What the target wrote: texts [N, length + SPARE] int16, label weights uint8 in tenths, temperatures [N] float32."""
+    """What the target wrote: texts [N, length + SPARE] int16, weights uint8 (tenths) likewise, temperatures [N]."""
 
     texts: Tensor
     weights: Tensor
