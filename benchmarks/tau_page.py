@@ -28,8 +28,8 @@ READING = """## How to read it
 - **tokens/s**, **to off**: decode of whole generations, one sequence at a time; the ratio is the median over prompts.
 - **rows, experts, independent, overlap**: rows of a verify step; routed experts a MoE layer touches for them; how many
   it would touch if rows chose independently, E (1 - (1 - k/E)^rows); and (experts - k) / (independent - k).
-- Sampled text: trees and chains are built from the drafter's law and the numbers that the target will draw with, which
-  positions decide and which are therefore known before (`runtime/ddtreec_runtime/foresight.py`). Texts do not depend on it.
+- Sampled text: trees and chains are built from the drafter's law and from the numbers that the target will draw with.
+  Positions decide these, so they are known before (`runtime/ddtreec_runtime/foresight.py`). No text depends on it.
 - Texts are made once, without drafts. The rounds of every budget are told from the text and the drafts at their roots,
   and compared with the rounds of the engine's own generations (the count is above).
 """
@@ -59,17 +59,21 @@ def _lossless() -> list[str]:
         return []
     found = json.loads(source.read_text())
     machine = ", ".join(f"{name} {value}" for name, value in found["machine"].items())
+    budgets = ", ".join(map(str, found["budgets"]))
     lines = [
-        "## Drafts never change the text", "",
-        f"`{found['command']}` on {found['date']} at commit {found['commit']} ({machine}; `benchmarks/results/lossless.json`): "
-        f"{found['prompts']} prompts, {found['tokens']} new tokens each, {found['dtype']}; chain and trees of "
-        f"{', '.join(map(str, found['budgets']))} against plain decoding with the same seed, token by token.", "",
-    ]  # fmt: skip
+        "## Drafts never change the text",
+        "",
+        f"`{found['command']}` on {found['date']} at commit {found['commit']}, {machine} "
+        f"(`benchmarks/results/lossless.json`): {found['prompts']} prompts, {found['tokens']} new tokens each, "
+        f"{found['dtype']}. Chain and trees of {budgets} against plain decoding with the same seed, token by token. Texts "
+        "that part at a near tie are left out (greedy: best two logits within 1e-3; drawn: the draw within 1e-5 of the "
+        "edge).",
+        "",
+    ]
     for one in found["results"]:
         lines.append(
-            f"- Temperature {one['temperature']:g}: {one['texts_compared']} texts ({one['tokens_compared']} tokens) compared, "
-            f"{one['near_ties_excluded']} of them part at a near tie (greedy: best two logits within 1e-3; drawn: the draw "
-            f"within 1e-5 of the edge) and are left out, {len(one['faults'])} part elsewhere."
+            f"- Temperature {one['temperature']:g}: {one['texts_compared']} texts of {one['tokens_compared']} tokens "
+            f"compared, {one['near_ties_excluded']} part at a near tie, {len(one['faults'])} elsewhere."
         )
     return [*lines, ""]
 
