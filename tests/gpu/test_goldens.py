@@ -12,7 +12,7 @@ from tests.gpu.payload import GOLDENS, NAMES, golden_engine
 
 ERROR = 0.02
 """Relative error of a row of logits. Hugging Face in bfloat16 is 0.004 to 0.007 away from its own float32 here."""
-SAFE = 0.02
+SAFE = 0.01
 """Margin between the last chosen and the first other expert from which on bfloat16 must choose the same."""
 
 pytestmark = pytest.mark.parametrize("name", NAMES)
@@ -24,9 +24,9 @@ def goldens(name: str, file: str = "goldens") -> dict[str, torch.Tensor]:
 
 
 def safe_rows(gold: dict[str, torch.Tensor], prompt: int) -> torch.Tensor:
-    """Rows of a prompt whose experts, and those of all rows before them, leave no doubt in any layer."""
+    """Rows of a prompt whose experts leave no doubt in any layer."""
     margins = [value for key, value in gold.items() if key.startswith(f"p{prompt}.router.") and key.endswith("margin")]
-    return torch.stack(margins).min(0).values.cummin(0).values > SAFE
+    return torch.stack(margins).min(0).values > SAFE
 
 
 def test_logits(name: str) -> None:
@@ -61,7 +61,7 @@ def test_router(name: str) -> None:
 
         with engine.observe([f"L{layer:02d}.moe.{what}" for layer in layers for what in ("ids", "w")], keep):
             engine.logits(gold[f"p{i}.input_ids"].tolist())
-        safe, flips = safe_rows(gold, i), 0
+        safe, flips, worst = safe_rows(gold, i), 0, 0.0
         for layer in layers:
             ids, w = (torch.cat(found[f"L{layer:02d}.moe.{what}"]) for what in ("ids", "w"))
             want, shares = gold[f"p{i}.router.{layer}.topk_ids"].long(), gold[f"p{i}.router.{layer}.topk_weights"]
@@ -69,10 +69,12 @@ def test_router(name: str) -> None:
             flips += int((~same).sum())
             assert same[safe].all()
             order, wanted = ids.argsort(1), want.argsort(1)
-            off = (w.gather(1, order) - shares.gather(1, wanted)).abs()[same]
-            assert off.max() < 0.05
+            off = ((w.gather(1, order) - shares.gather(1, wanted)).norm(dim=1) / shares.norm(dim=1))[same]
+            worst = max(worst, float(off.max()))
+            assert off.median() < ERROR
         print(
-            f"{name} p{i}: {flips} rows of {len(layers) * len(safe)} chose others, none of the {int(safe.sum())} safe"
+            f"{name} p{i}: {flips} rows of {len(layers) * len(safe)} chose others, none of the {int(safe.sum())} safe; "
+            f"largest relative error of a row's weights {worst:.3f}"
         )
 
 

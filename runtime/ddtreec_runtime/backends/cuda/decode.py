@@ -122,9 +122,9 @@ class Decoder:
             "status": [RUNS for _ in jobs],
         }
         for name, column in columns.items():
-            array = arrays[name]
-            array.zero_()
-            array[: len(column)] = torch.tensor(column, dtype=array.dtype)
+            if name in arrays:  # plain decoding needs no budget and the like
+                arrays[name].zero_()
+                arrays.put(name, torch.tensor(column, dtype=arrays[name].dtype))
 
     # ---- prefill ----
 
