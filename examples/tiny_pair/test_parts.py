@@ -98,10 +98,37 @@ def test_draft_loss_does_not_see_its_labels(target: Target, drafter: Drafter) ->
     other[:, 25:] = (ids[:, 25:] + 1) % 4000
     step = DraftStep(target, drafter, {32: dense_attend(torch.arange(0, 32, 8), 32, 8)}, compiled=False)
     kept: list[torch.Tensor] = []
-    step.loss = lambda states, head, labels, weight: (kept.append(states), labels)  # type: ignore[assignment]
-    labels = [step(x, torch.ones(1, 32))[1] for x in (ids, other)]
+    step.loss = lambda states, head, labels, *rest: (kept.append(states), labels)  # type: ignore[assignment]
+    labels = [step(x, torch.ones(1, 32), torch.zeros(1))[1] for x in (ids, other)]
     torch.testing.assert_close(kept[0], kept[1])
     assert not torch.equal(labels[0], labels[1])
+
+
+def test_soft_labels_are_the_targets_distribution_at_the_rows_temperature(target: Target, drafter: Drafter) -> None:
+    """The loss equals one computed row by row; sequences at temperature 0 keep the token as their label."""
+    ids, heat = draw(2, 32), torch.tensor([0.0, 0.8])
+    step = DraftStep(target, drafter, {32: dense_attend(torch.arange(0, 32, 8), 32, 8)}, compiled=False, soft=True)
+    kept: list[torch.Tensor] = []
+    whole = step.loss
+    step.loss = lambda *given: (kept.append(given[0]), whole(*given))[1]  # type: ignore[assignment]
+    loss, _ = step(ids, torch.ones(2, 32), heat)
+    logits = target.logits(target(ids).last)
+    drafts = target.logits(kept[0]).log_softmax(-1)
+    total = weights = 0.0
+    for row in range(2):
+        for block in range(2, 4):
+            reach, costs, chance = [], [], 1.0
+            for depth in range(7):
+                place = 8 * block + 1 + depth
+                label = drafts[row, block, depth, ids[row, place]]
+                wanted = (logits[row, place - 1] / 0.8).softmax(-1)
+                costs.append(float(-(wanted * drafts[row, block, depth]).sum() if heat[row] > 0 else -label))
+                chance *= 0.5 * float(label.exp()) + 0.5
+                reach.append(chance)
+            pace = [sum(reach[depth:]) for depth in range(7)]
+            total += sum(cost * w for cost, w in zip(costs, pace, strict=True))
+            weights += sum(pace)
+    assert float(loss) == pytest.approx(total / weights, rel=1e-4)
 
 
 def test_best_first_order_equals_sorting_all_paths() -> None:

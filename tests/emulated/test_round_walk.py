@@ -230,7 +230,7 @@ def test_the_ring_goes_round() -> None:
 def test_accepted_latents_move_through_scattered_pages(width: int) -> None:
     """Every layer of every slot as `compaction` has it; nothing else is touched."""
     rng = np.random.default_rng(width)
-    sizes = sizes_for(8, 20, 10)
+    sizes = sizes_for(12, 20, 10)
     layers, page, pages, slots = 3, 4, 9, 4
     tokens = slots * pages * page
     at = Round(sizes, slots, (layers, tokens, width), pages)
@@ -240,7 +240,7 @@ def test_accepted_latents_move_through_scattered_pages(width: int) -> None:
     order = rng.permutation(slots * pages).reshape(slots, pages)
     at["pages"].copy_(torch.from_numpy(order.astype(np.int32)))
     wanted = bits.clone()
-    for slot, accepted in enumerate(([0, 2, 3, 9, 14, 15, 19, 20], [0, 1, 2], [0, 1, 5], [])):
+    for slot, accepted in enumerate(([0, 2, 3, 5, 6, 9, 10, 14, 15, 17, 19, 20], [0, 1, 2], [0, 1, 5], [])):
         start = int(rng.integers(0, 14))
         at["committed"][slot] = start
         at["accepted"][slot, : len(accepted)] = torch.tensor(accepted, dtype=torch.int32)

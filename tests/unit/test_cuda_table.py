@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ddtreec import driver
 from ddtreec.artifacts import kernels as kernel_file
@@ -222,6 +224,27 @@ def test_kernels_of_the_round_are_told_apart(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(table, "_program", lambda *args: ())
     found, sources = table.kernel_table(planned(TINY))
     assert found.round == ("walk__n9",) and found.state == (DRAFTS,) and "src/kernels/walk__n9.cu" in sources
+
+
+WORDS = st.lists(st.sampled_from(["n1", "n2", "k1", "k2", "p"]), max_size=4).map("_".join)
+
+
+@given(st.sets(st.tuples(st.sampled_from(["a", "b_c"]), WORDS)))
+def test_short_names_are_different_parts_of_whole_ones(drawn: set[tuple[str, str]]) -> None:
+    names = {f"{kind}__{params}" if params else kind for kind, params in drawn}
+    short = table.short_names(names)
+    assert set(short) == names and len(set(short.values())) == len(names)
+    for name, few in short.items():
+        (kind, _, params), (same, _, kept) = name.partition("__"), few.partition("__")
+        assert kind == same and kept.split("_")[0] == params.split("_")[0]
+        rest = iter(params.split("_"))
+        assert all(word in rest for word in kept.split("_")), "in order"
+
+
+def test_a_lone_kernel_keeps_its_first_parameter() -> None:
+    assert table.short_names(["a__n1_k2", "b", "c__n1_k2_s", "c__n1_k3_s"]) == {
+        "a__n1_k2": "a__n1", "b": "b", "c__n1_k2_s": "c__n1_k2", "c__n1_k3_s": "c__n1_k3",
+    }  # fmt: skip
 
 
 # ---- sources ------------------------------------------------------------------------------------------------------

@@ -299,6 +299,15 @@ def test_progress_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert told[-1]["total"] == 1_000_000 and told[0]["left_s"] is None
 
 
+def test_progress_of_other_things_than_bytes(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.reporting("plain", "compiling", unit="kernels") as report:
+        assert report is not None
+        for done in range(4):
+            report(done, 3, "linear")
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(",")[0] for line in lines] == [f"compiling: {n} % of 3 kernels" for n in (0, 30, 60, 100)]
+
+
 @pytest.mark.parametrize("style", ["none", "auto"])
 def test_no_progress_where_nobody_looks(style: progress.Style, capsys: pytest.CaptureFixture[str]) -> None:
     assert lines_of(style, capsys) == []

@@ -65,18 +65,28 @@ def cut(outputs: int, inputs: int, heads: int, device: Device) -> Cut:
 
 
 def tiling(
-    outputs: int, heads: int, rows: int, how: Cut, device: Device, *, split: bool = True, leave: bool = False
+    outputs: int,
+    heads: int,
+    rows: int,
+    how: Cut,
+    device: Device,
+    *,
+    split: bool = True,
+    leave: bool = False,
+    gated: bool = False,
 ) -> Tiling:
     """A tiling for steps of up to `rows` rows (one of ROW_TILES). Few rows: as many warps as there are slices, for the
     sake of loads in flight. Many rows: blocks of more weight rows, so that activations are read less often. `split`,
-    `leave`: see `linear_stage`; planes that are left anyway cost nothing to cut over blocks."""
+    `leave`: see `linear_stage`; planes that are left anyway cost nothing to cut over blocks. `gated` activations take
+    twice the registers."""
     columns, planes = rows // 8, how.slices // how.plane
     if rows <= 16:
         blocks = max(1, min(4, 16 // how.slices))
         return Tiling(split=planes if leave else 1, unit=columns, units_ahead=4, each_pass=columns, blocks=blocks)
+    unit = 2 if gated else 4
     if rows >= 64 and is_tall(outputs, heads, device) and how.slices > 1:
         row_warps = 8 if -(-outputs // 128) * heads * 4 >= device.sms * 3 else 4
-        return Tiling(row_warps=row_warps, serial=True, ahead=2, unit=4, units_ahead=2, each_pass=4)
+        return Tiling(row_warps=row_warps, serial=True, ahead=2, unit=unit, units_ahead=2, each_pass=4)
     row_warps = {32: 2, 64: 4, 128: 2}[rows]
     most_warps = 8 if rows == 128 else 16  # of 32 * 8 threads each may have 255 registers
     cuts = 1
@@ -87,7 +97,8 @@ def tiling(
         cuts *= 2
     while row_warps > 1 and how.slices // cuts * row_warps > most_warps:
         row_warps //= 2
-    return Tiling(row_warps=row_warps, split=cuts, ahead=2 if rows == 64 else 4, unit=4, units_ahead=2, each_pass=4)
+    ahead = 2 if rows == 64 else 4
+    return Tiling(row_warps=row_warps, split=cuts, ahead=ahead, unit=unit, units_ahead=2, each_pass=4)
 
 
 def slice_warps(how: Cut, tile: Tiling) -> int:
@@ -126,7 +137,8 @@ def linear_stage(
     order (`plane_count` planes, `plane_rows` rows apart). `tilings` by row tile take the place of `tiling`.
     """
     how = cut(outputs, inputs, heads, device)
-    chosen = {rows: tiling(outputs, heads, rows, how, device, split=split, leave=leave) for rows in tiles(most)}
+    kind = {"split": split, "leave": leave, "gated": up is not None}
+    chosen = {rows: tiling(outputs, heads, rows, how, device, **kind) for rows in tiles(most)}
     variants = {rows: (tilings or {}).get(rows, tile) for rows, tile in chosen.items()}
     cut_over_blocks = not leave and any(tile.split > 1 for tile in variants.values())
     wide = leave or y.dtype == "float32"

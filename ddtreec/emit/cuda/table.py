@@ -6,7 +6,7 @@ Which calls there are and in which order was decided by the passes; how each is 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -40,24 +40,26 @@ def kernel_table(state: State, kinds: Container[str] | None = None) -> tuple[Ker
     FitError where a block needs more shared memory than the device has, VerifyError for a kind without emitter and for
     two texts under one name.
     """
-    plan = assemble(state)
-    device = device_of(state.loaded)
-    work = _Kernels(device)
+    plan, device = assemble(state), device_of(state.loaded)
+    work, most = _Kernels(device), largest(plan)
     programs = {program.name: _program(work, state, plan, program, kinds) for program in plan.programs}
-    rounds = [emitter(plan, device, largest(plan)) for emitter in ROUND] if kinds is None else []
-    names = tuple(work.add("round", draft, Reference) for each in rounds for draft in each.kernels)
-    check_shared(work.drafts.values(), state.loaded, device)
-    kernels = tuple(work.kernels[name] for name in sorted(work.kernels))
+    rounds = [emitter(plan, device, most) for emitter in ROUND] if kinds is None else []
+    between = [work.add("round", draft, Reference) for each in rounds for draft in each.kernels]
+    short = short_names(work.drafts)
+    drafts = {short[name]: replace(draft, name=short[name]) for name, draft in work.drafts.items()}
+    check_shared(drafts.values(), state.loaded, device)
+    made = {short[name]: msgspec.structs.replace(kernel, name=short[name]) for name, kernel in work.kernels.items()}
+    kernels = tuple(made[name] for name in sorted(made))
     table = KernelTable(
         format=KERNELS_FORMAT,
         arch=device.arch,
         kernels=kernels,
-        programs=programs,
-        round=names,
-        state=state_arrays(plan, kernels, largest(plan), (array for each in rounds for array in each.arrays)),
-        largest=largest(plan),
+        programs={program: tuple(name and short[name] for name in names) for program, names in programs.items()},
+        round=tuple(short[name] for name in between),
+        state=state_arrays(plan, kernels, most, (array for each in rounds for array in each.arrays)),
+        largest=most,
     )
-    sources = {source_path(name): work.texts[name] for name in sorted(work.texts)}
+    sources = {source_path(name): kernel_source(drafts[name]) for name in sorted(drafts)}
     headers = header_sources(sources.values())
     return table, sources | {f"{HEADER_FOLDER}/{name}": text for name, text in headers.items()}
 
@@ -65,7 +67,7 @@ def kernel_table(state: State, kinds: Container[str] | None = None) -> tuple[Ker
 def _program(
     work: _Kernels, state: State, plan: Plan, program: Program, kinds: Container[str] | None
 ) -> tuple[str, ...]:
-    """The kernel of every call, '' for a collective and for a kind that is not asked for."""
+    """The whole name of the kernel of every call, '' for a collective and for a kind that is not asked for."""
     sites, reference = site_maker(plan, program, work.device), _References(state, program)
     names: list[str] = []
     for call in program.calls:
@@ -133,29 +135,41 @@ def emit(site: Site) -> KernelDraft:
     return emitter(site)
 
 
+def short_names(names: Iterable[str]) -> dict[str, str]:
+    """Of each kernel's whole name ('linear__n256_k768_x768_y256') the first parameter and those that tell it from the
+    others of its kind in this engine ('linear__n256_y256')."""
+    members: dict[str, dict[str, list[str]]] = {}
+    for name in names:
+        kind, _, params = name.partition("__")
+        members.setdefault(kind, {})[name] = params.split("_")
+    short: dict[str, str] = {}
+    for kind, family in members.items():
+        for name, params in family.items():
+            telling = [
+                param
+                for i, param in enumerate(params)
+                if i == 0 or any(o[:i] == params[:i] and o[i : i + 1] != [param] for o in family.values())
+            ]
+            short[name] = f"{kind}__{'_'.join(telling)}" if any(telling) else kind
+    return short
+
+
 @dataclass
 class _Kernels:
-    """Kernels by name: one for all calls that need the same text."""
+    """Kernels by whole name: one for all calls that need the same text."""
 
     device: Device
     drafts: dict[str, KernelDraft] = field(default_factory=dict[str, KernelDraft])
-    texts: dict[str, str] = field(default_factory=dict[str, str])
     kernels: dict[str, Kernel] = field(default_factory=dict[str, Kernel])
 
     def add(self, node: str, draft: KernelDraft, reference: Callable[[], Reference]) -> str:
-        """The name of the kernel, which is printed where it is new."""
-        known = self.drafts.get(draft.name)
-        if known == draft:
-            return draft.name
-        kernel, text = draft.kernel(), kernel_source(draft)
-        if known is not None:
-            if text != self.texts[draft.name] or kernel != known.kernel():
-                raise VerifyError("emit", node, f"two kernels are called '{draft.name}'")
-            return draft.name
-        self._verify(node, draft)
-        self.drafts[draft.name] = draft
-        self.texts[draft.name] = text
-        self.kernels[draft.name] = msgspec.structs.replace(kernel, reference=reference())
+        """The name of the kernel."""
+        known = self.drafts.setdefault(draft.name, draft)
+        if known is draft:
+            self._verify(node, draft)
+            self.kernels[draft.name] = msgspec.structs.replace(draft.kernel(), reference=reference())
+        elif known != draft and (known.kernel(), kernel_source(known)) != (draft.kernel(), kernel_source(draft)):
+            raise VerifyError("emit", node, f"two kernels are called '{draft.name}'")
         return draft.name
 
     def _verify(self, node: str, draft: KernelDraft) -> None:
