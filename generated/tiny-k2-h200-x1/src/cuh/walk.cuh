@@ -123,12 +123,12 @@ __device__ __forceinline__ void walk(const int* tokens, const int* nodes, const 
 }
 
 // Moves the latents of accepted rows right behind the committed tokens, in layer blockIdx.x of slot blockIdx.y. A thread
-// has one column of S::Piece and reads all rows of it before it writes the first.
+// has one column of S::Piece and reads a batch of rows before it writes the first.
 template <typename S>
 __device__ __forceinline__ void compact(bf16* latent, const int* pages, const int* committed, const int* accepted,
                                         const int* accepted_count) {
   using Piece = typename S::Piece;
-  constexpr int kColumns = S::kWidth * static_cast<int>(sizeof(bf16)) / static_cast<int>(sizeof(Piece));
+  constexpr int kColumns = S::kWidth * static_cast<int>(sizeof(bf16)) / static_cast<int>(sizeof(Piece)), kBatch = 8;
   wait_for_predecessor();
   let_successor_start();
   const int slot = blockIdx.y, count = accepted_count[slot], start = committed[slot];
@@ -140,13 +140,16 @@ __device__ __forceinline__ void compact(bf16* latent, const int* pages, const in
     return (static_cast<i64>(table[token / S::kPage]) * S::kPage + token % S::kPage) * kColumns;
   };
   for (int column = threadIdx.x; column < kColumns; column += blockDim.x) {
-    Piece held[S::kBlock];
+    // Place j lies below every row that is still to be read: path[i] >= i > j for those behind the batch.
+    for (int first = 1; first < count; first += kBatch) {
+      Piece held[kBatch];
 #pragma unroll
-    for (int j = 1; j < S::kBlock; ++j)
-      if (j < count) held[j] = layer[place(start + path[j]) + column];
+      for (int j = 0; j < kBatch; ++j)
+        if (first + j < count) held[j] = layer[place(start + path[first + j]) + column];
 #pragma unroll
-    for (int j = 1; j < S::kBlock; ++j)
-      if (j < count) layer[place(start + j) + column] = held[j];
+      for (int j = 0; j < kBatch; ++j)
+        if (first + j < count) layer[place(start + first + j) + column] = held[j];
+    }
   }
 }
 
