@@ -43,6 +43,6 @@ def drafts(block: int, nodes: int, logit: str) -> list[KernelDraft]:
 def test_nothing_is_spilt(block: int, nodes: int, logit: str, arch: str) -> None:
     for draft in drafts(block, nodes, logit):
         text = kernel_source(draft)
-        headers = {f"cuh/{name}": body for name, body in header_sources([text]).items()}
+        headers = header_sources([text])
         for function, used in nvrtc.compile_source(draft.name, text, headers, arch).resources.items():
             assert used.spills == 0, (draft.name, function)
