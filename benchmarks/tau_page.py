@@ -65,9 +65,9 @@ def _lossless() -> list[str]:
         "",
         f"`{found['command']}` on {found['date']} at commit {found['commit']}, {machine} "
         f"(`benchmarks/results/lossless.json`): {found['prompts']} prompts, {found['tokens']} new tokens each, "
-        f"{found['dtype']}. Chain and trees of {budgets} against plain decoding with the same seed, token by token. Texts "
-        "that part at a near tie are left out (greedy: best two logits within 1e-3; drawn: the draw within 1e-5 of the "
-        "edge).",
+        f"{found['dtype']}. Chain and trees of {budgets} against plain decoding with the same seed, token by token. "
+        "Texts that part at a near tie are left out (greedy: best two logits within 1e-3; drawn: the draw within 1e-5 "
+        "of the edge).",
         "",
     ]
     for one in found["results"]:
