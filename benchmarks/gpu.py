@@ -110,6 +110,7 @@ def rank() -> dict[str, Any]:
         "topology": opened.plan.topology,
         "rank": number,
         "ranks": opened.plan.mesh.ranks,
+        "routing": routing(opened.plan),
         "limits": {"context": opened.plan.limits.context, "sequences": opened.plan.limits.sequences},
         "read_rate": bench.rate,
         "allocated": torch.cuda.memory_allocated(),
@@ -132,6 +133,13 @@ def fitting(plan: Plan) -> tuple[list[tuple[int, int]], list[str]]:
         found += [(context, rows) for rows in counts if rows <= target.max_rows]
         reasons += [f"{rows} rows: a step takes {target.max_rows}" for rows in counts if rows > target.max_rows]
     return found, reasons
+
+
+def routing(plan: Plan) -> dict[str, int]:
+    """How many experts a layer has, and how many of them a row takes."""
+    calls = next(program for program in plan.programs if program.name == "target").calls
+    top_k = next(call.params["top_k"] for call in calls if "top_k" in call.params)
+    return {"experts": next(w for w in plan.weights if w.role == "router").shape[0], "top_k": int(top_k or 0)}
 
 
 def timed(bench: RankBench, points: Sequence[tuple[int, int]]) -> Iterator[dict[str, Any]]:

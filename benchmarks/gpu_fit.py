@@ -7,10 +7,10 @@ Reads `results/<device>_rank.json`, prints `early_us` and `kernels` as they stan
 
 What is fitted: `passes/cost.py` prices a node as a sum that is linear in the time of a launch and, for each kind of
 op, in its fixed time, the inverse of its share of the read rate and the inverse of its FLOP rate. Each step of the
-target up to MOST_ROWS rows is an equation, and so is each kernel apart, of the drafter's programs too; all in relative
-errors. Least squares, under the bounds that no kernel beats the best read rate and the FLOP rate of the device. A step
-weighs STEP_WEIGHT, a kernel the square root of its share in the step (the drafter's: in a step of the target of as many
-rows). The start of a graph, which every time has in it once, is found beside the facts. Routed experts apart are left
+target is an equation, and so is each kernel apart, of the drafter's programs too; all in relative errors. Least squares,
+under the bounds that no kernel beats the best read rate and the FLOP rate of the device. A step weighs STEP_WEIGHT, a
+kernel the square root of its share in the step (the drafter's: in a step of the target of as many rows); all of a step
+of more than VERIFIED rows, which prompts have and trees seldom, weighs PROMPT_WEIGHT times as much. The start of a graph, which every time has in it once, is found beside the facts. Routed experts apart are left
 out where layers chose different numbers of them: the kernels of all layers then ran with one layer's choice. Steps and
 experts are priced with the experts that were really read.
 """
@@ -31,13 +31,13 @@ import numpy as np
 from benchmarks.record import RESULTS, table
 from ddtreec import driver
 from ddtreec.ops.base import At
-from ddtreec.passes.cost import PRODUCTS, Costed, Rates, Reached
+from ddtreec.passes.cost import COLLECTIVES, PRODUCTS, Costed, NodeCost, Rates, Reached
 from ddtreec.passes.memory import ITEMSIZE
 from ddtreec.spec.load import load_engine
 
 TOPOLOGIES = Path(__file__).resolve().parent.parent / "specs" / "topologies"
 KINDS = ("linear", "router", "experts", "latent_attention", "block_attention")
-MOST_ROWS, STEP_WEIGHT = 32, 4.0
+STEP_WEIGHT, VERIFIED, PROMPT_WEIGHT = 4.0, 32, 0.5
 START = "start"
 ALIKE = 1.25
 """Most over least distinct experts of a step's layers up to which they count as alike."""
@@ -74,7 +74,7 @@ class Model:
         assert state.programs is not None
         self.itemsize = ITEMSIZE[state.loaded.engine.dtype]
         self.rates = Rates.of(state.loaded.topology)
-        self.graphs = state.programs.graphs
+        self.programs = {name: Costed(graph, self.rates) for name, graph in state.programs.graphs.items()}
         self.names = (START, "launch", *(f"{kind}.{what}" for kind in KINDS for what in ("fixed", "read", "flops")))
         self.least = np.array([0.0, 0.0, *[0.0, 1.0, 1.0 / self.rates.flops] * len(KINDS)])
 
@@ -87,11 +87,16 @@ class Model:
         told |= dict.fromkeys(PRODUCTS, told["linear"])
         return replace(self.rates, launch=float(name == "launch"), kernels=told)
 
+    def priced(self, point: Point, rates: Rates) -> list[NodeCost]:
+        """Every node of the measured program under these rates."""
+        program = self.programs[point.program]
+        program.rates = rates
+        return program.nodes(point.at)
+
     def rows(self, point: Point) -> tuple[dict[str, np.ndarray], dict[str, float]]:
         """Of every node that is no collective: the factors of all numbers, and the seconds that none touches."""
-        graph = self.graphs[point.program]
-        priced = [Costed(graph, self.with_unit(name)).nodes(point.at) for name in ("", *self.names)]
-        fixed = {n.node: n.predicted for n in priced[0] if n.kind not in ("all_reduce", "all_gather")}
+        priced = [self.priced(point, self.with_unit(name)) for name in ("", *self.names)]
+        fixed = {n.node: n.predicted for n in priced[0] if n.kind not in COLLECTIVES}
         columns = [{n.node: n.predicted for n in nodes} for nodes in priced[1:]]
         return {n: np.array([c[n] - fixed[n] for c in columns]) for n in fixed}, fixed
 
@@ -108,16 +113,15 @@ def equations(model: Model, measured: Sequence[Point]) -> tuple[np.ndarray, np.n
         right.append(weight * (seconds - rest) / seconds)
 
     for point in measured:
-        if point.at.rows > MOST_ROWS:
-            continue
         factors, rest = model.rows(point)
+        times = 1.0 if point.at.rows <= VERIFIED else PROMPT_WEIGHT
         if point.program == "target":
             total = sum(factors.values(), np.zeros(len(model.names)))
-            add(total, sum(rest.values()), point.seconds, STEP_WEIGHT)
+            add(total, sum(rest.values()), point.seconds, times * STEP_WEIGHT)
         for node, (calls, seconds) in point.kernels.items():
             if "experts" in node and not point.alike:
                 continue
-            weight = (seconds / steps[point.at.rows]) ** 0.5
+            weight = times * (seconds / steps[point.at.rows]) ** 0.5
             add(calls * factors[node], calls * rest[node], seconds, weight)
     return np.array(left), np.array(right)
 
@@ -176,8 +180,7 @@ def compared(found: Mapping[str, Any]) -> list[tuple[str, int, int, float, float
     model = Model(found["engine"])
     rows: list[tuple[str, int, int, float, float]] = []
     for point in points(found, model.itemsize):
-        step = Costed(model.graphs[point.program], model.rates).step(point.at)
-        predicted = (step.predicted - step.collective) * 1e3
+        predicted = sum(n.predicted for n in model.priced(point, model.rates) if n.kind not in COLLECTIVES) * 1e3
         rows.append((point.program, point.at.context, point.at.rows, point.seconds * 1e3, predicted))
     return rows
 

@@ -91,13 +91,17 @@ class Rates:
         return slow + (fast - slow) * math.log(size / low) / math.log(high / low)
 
     def cost(self, op: Op, ins: tuple[TensorType, ...], at: At) -> Cost:
-        """What one launch moves and computes, with weights as the backend holds them."""
-        cost, weights = op.cost(ins, at), op.weights()
-        packed = sum(w.bytes for w in weights)
-        if self.backend != "cpu" or not packed:
+        """What one node moves and computes, with weights as the backend holds them."""
+        cost = op.cost(ins, at)
+        if self.backend != "cpu":
             return cost
-        held = sum(held_bytes(w, self.backend, at.itemsize) for w in weights)
-        return replace(cost, weight_bytes=cost.weight_bytes * held / packed)
+        return replace(cost, weight_bytes=math.fsum(self._held(*part, at) for part in parts(op, ins)))
+
+    def _held(self, op: Op, ins: tuple[TensorType, ...], at: At) -> float:
+        """Bytes of weights that one part reads, where the backend does not hold them as the checkpoint does."""
+        read, packed = op.cost(ins, at).weight_bytes, sum(w.bytes for w in op.weights())
+        held = sum(held_bytes(w, self.backend, at.itemsize) for w in op.weights())
+        return read * held / packed if packed else read
 
     def floor(self, cost: Cost) -> float:
         """Seconds that no kernel can beat."""
