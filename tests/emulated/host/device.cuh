@@ -41,6 +41,8 @@ inline u32 fma_pair(u32 a, u32 b, u32 c) {
   return pack(one(low_float(a), low_float(b), low_float(c)), one(high_float(a), high_float(b), high_float(c)));
 }
 
+inline u32 take_bits(u32 x, u32 mask, u32 set) { return (x & mask) | set; }
+
 inline float silu(float x) { return x / (1.0f + __expf(-x)); }
 
 // ---- memory ----
