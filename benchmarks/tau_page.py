@@ -1,10 +1,11 @@
-"""Writes docs/tau.md from benchmarks/results/tau.json, so that the page holds no number of its own.
+"""Writes docs/tau.md from benchmarks/results/tau.json and lossless.json, so that the page holds no number of its own.
 
 python -m benchmarks.tau_page
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from benchmarks.record import RESULTS
@@ -27,6 +28,8 @@ READING = """## How to read it
 - **tokens/s**, **to off**: decode of whole generations, one sequence at a time; the ratio is the median over prompts.
 - **rows, experts, independent, overlap**: rows of a verify step; routed experts a MoE layer touches for them; how many
   it would touch if rows chose independently, E (1 - (1 - k/E)^rows); and (experts - k) / (independent - k).
+- Sampled text: trees and chains are built from the drafter's law and from the numbers that the target will draw with.
+  Positions decide these, so they are known before (`runtime/ddtreec_runtime/foresight.py`). No text depends on it.
 - Texts are made once, without drafts. The rounds of every budget are told from the text and the drafts at their roots,
   and compared with the rounds of the engine's own generations (the count is above).
 """
@@ -46,7 +49,33 @@ def render(report: Report) -> str:
     parts.append("")
     for table in tables(report):
         parts += [f"### {table.title[0].upper()}{table.title[1:]}", "", table.markdown(), ""]
-    return "\n".join([*parts, READING])
+    return "\n".join([*parts, *_lossless(), READING])
+
+
+def _lossless() -> list[str]:
+    """What `benchmarks.lossless` found; nothing where it has not run."""
+    source = RESULTS / "lossless.json"
+    if not source.exists():
+        return []
+    found = json.loads(source.read_text())
+    machine = ", ".join(f"{name} {value}" for name, value in found["machine"].items())
+    budgets = ", ".join(map(str, found["budgets"]))
+    lines = [
+        "## Drafts never change the text",
+        "",
+        f"`{found['command']}` on {found['date']} at commit {found['commit']}, {machine} "
+        f"(`benchmarks/results/lossless.json`): {found['prompts']} prompts, {found['tokens']} new tokens each, "
+        f"{found['dtype']}. Chain and trees of {budgets} against plain decoding with the same seed, token by token. "
+        "Texts that part at a near tie are left out (greedy: best two logits within 1e-3; drawn: the draw within 1e-5 "
+        "of the edge).",
+        "",
+    ]
+    for one in found["results"]:
+        lines.append(
+            f"- Temperature {one['temperature']:g}: {one['texts_compared']} texts of {one['tokens_compared']} tokens "
+            f"compared, {one['near_ties_excluded']} part at a near tie, {len(one['faults'])} elsewhere."
+        )
+    return [*lines, ""]
 
 
 def main() -> None:

@@ -159,9 +159,11 @@ def _build(
     if plan.backend == "cpu":
         files[STEP] = step_program(plan).encode()
         return files, ()
+    from ddtreec.emit.cuda.memory import with_kernel_memory
     from ddtreec.emit.cuda.table import kernel_table
 
     table, sources = kernel_table(state)
+    files[PLAN] = plan_file.encode(with_kernel_memory(plan, table))
     files[STEP] = step_program(plan, table).encode()
     edited: tuple[str, ...] = ()
     if override is not None:

@@ -87,8 +87,9 @@ def print_table(found: list[Verdict], tolerance: float) -> None:
     table.add_column("ok")
     for one in found:
         ok = "[green]ok[/green]" if one.ok else f"[red]{'; '.join(one.faults[:2])}[/red]"
-        rows = f"{one.rows[0]}..{one.rows[-1]}" if len(one.rows) > 1 else str(one.rows[0])
-        table.add_row(one.kernel, str(one.steps), rows, f"{one.error:.2e}", f"{tolerance:.0e}", ok)
+        table.add_row(
+            one.kernel, str(one.steps), f"{min(one.rows)}..{max(one.rows)}", f"{one.error:.2e}", f"{tolerance:.0e}", ok
+        )
     console = Console()
     console.print(table, soft_wrap=not console.is_terminal)
 

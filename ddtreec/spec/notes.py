@@ -88,6 +88,10 @@ NOTES: dict[str, dict[str, Note]] = {
         "hidden": Note("Width of that target.", 7168, "values"),
         "vocab": Note("Vocabulary of that target.", 163840, "tokens"),
     },
+    "TauSpec": {
+        "points": Note("Tree nodes besides the root, and tokens committed a round.", [[4, 4.0], [8, 5.4]], "tokens"),
+        "source": Note("Where the figures are from.", "256 held-out prompts, greedy, 2026-11-29"),
+    },
     "DrafterSpec": {
         "target": Note("The target it was trained for; checked against the model.", {"layers": 61, "hidden": 7168}),
         "block_size": Note("Rows of one draft pass, the anchor included: it proposes one token fewer.", 8, "rows"),
@@ -97,6 +101,7 @@ NOTES: dict[str, dict[str, Note]] = {
         "checkpoint": Note("How the drafter's checkpoint names its tensors.", {"prefix": ""}),
         "ropes": Note("Rotary tables by name, as in a model."),
         "blocks": Note("Runs of ops by name, as in a model."),
+        "expected_tau": Note("Tokens a round commits by tree budget: what `plan` recommends a budget by."),
         "context": Note("Stack that turns target features of committed tokens into keys and values."),
         "draft": Note("Stack that turns the anchor and masks into logits."),
     },

@@ -132,12 +132,20 @@ class TargetContract(Strict):
     vocab: Positive
 
 
+class TauSpec(Strict):
+    """Tokens committed a round by tree budget: (nodes besides the root, tau) points, and where they were measured."""
+
+    points: tuple[tuple[Positive, PositiveFloat], ...]
+    source: str
+
+
 class DrafterSpec(Spec):
     """A DFlash drafter: two layer graphs over the same layers.
 
     `context` turns target features of committed tokens into per-layer keys and values (input `features`);
     `draft` turns [anchor, MASK, ...] into logits (input `tokens`, output `logits`).
     `block_size` counts the anchor. `taps` are 0-based target layers, features are the residual AFTER the layer.
+    `expected_tau`: what trees are worth, for `plan`; nothing that runs reads it.
     """
 
     kind: Literal["drafter"]
@@ -149,6 +157,7 @@ class DrafterSpec(Spec):
     checkpoint: CheckpointSpec = CheckpointSpec()
     ropes: dict[Ident, RopeSpec] = {}
     blocks: dict[Ident, BlockSpec]
+    expected_tau: TauSpec | None = None
     context: tuple[StackItem, ...]
     draft: tuple[StackItem, ...]
 

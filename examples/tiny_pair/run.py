@@ -3,7 +3,7 @@
     python run.py --work DIR                 # every phase in order
     python run.py --work DIR --phase target  # one phase
 
-corpus and tokenizer need a network and CPUs only; target, drafter-1 and drafter-2 need one H200-class GPU for at most
+corpus and tokenizer need a network and CPUs only; target and the drafter phases need one H200-class GPU for at most
 nine minutes each. Files of finished phases stay in DIR, so a phase can be run again or on another machine.
 """
 
@@ -31,6 +31,7 @@ def commands(work: Path) -> dict[str, list[list[str]]]:
     wheels = work / "wheels"
     download = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "-d", str(wheels)]
     draft = ["--target", target, "--tokens", train, "--out", work / "drafter", "--state", work / "drafter-state"]
+    own = work / "choose.jsonl"
     return {
         "corpus": [
             [*download, *names],
@@ -42,6 +43,7 @@ def commands(work: Path) -> dict[str, list[list[str]]]:
             python("tokenizer.py", "encode", "--text", corpus / "train.txt", "--tokenizer", tok, "--out", train),
             python("tokenizer.py", "encode", "--text", corpus / "heldout.txt", "--tokenizer", tok, "--out", held),
             python("heldout.py", "--text", corpus / "heldout.txt", "--tokenizer", tok, "--out", prompts),
+            python("heldout.py", "--text", corpus / "train.txt", "--tokenizer", tok, "--out", own, "--count", "512"),
         ],
         "target": [
             python("train_target.py", "--tokens", train, "--heldout", held, "--tokenizer", tok, "--out", target,
@@ -55,10 +57,18 @@ def commands(work: Path) -> dict[str, list[list[str]]]:
             python("train_drafter.py", *draft, "--minutes", "4.15", "--generate-minutes", "0.6",
                    "--progress", "0.66", "1"),
         ],
+        "drafter-3": [
+            python("train_drafter.py", "--target", target, "--tokens", train, "--out", work / "drafter-3",
+                   "--warm", work / "drafter", "--soft", "--heats", *["0"] * 3, *["0.8"] * 7,
+                   "--muon", "0.01", "--adam", "0.0015", "--decay-from", "0.2", "--long-every", "10",
+                   "--minutes", "5.2", "--generate-minutes", "0.67"),
+            python("choose.py", "--target", target, "--old", work / "drafter", "--new", work / "drafter-3",
+                   "--choose-on", own, "--prompts", prompts, "--out", work / "chosen"),
+        ],
         "evaluate": [
-            python("evaluate.py", "--target", target, "--drafter", work / "drafter", "--prompts", prompts,
+            python("evaluate.py", "--target", target, "--drafter", work / "chosen", "--prompts", prompts,
                    "--out", work / "results.json"),
-            python("export.py", "check", "--target", target, "--drafter", work / "drafter"),
+            python("export.py", "check", "--target", target, "--drafter", work / "chosen"),
         ],
     }  # fmt: skip
 

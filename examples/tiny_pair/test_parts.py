@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parent))
 
 from checkpoint import load_state, save_state  # noqa: E402
+from choose import best, between  # noqa: E402
 from corpus import Deduplicator, licence_of, signature  # noqa: E402
 from drafter import Drafter, DrafterConfig, dense_attend  # noqa: E402
 from evaluate import draft_logprobs, path_order  # noqa: E402
@@ -21,8 +22,9 @@ from generate import Generator, loops  # noqa: E402
 from model import MASK, Target, TargetConfig  # noqa: E402
 from optim import Optimizer, Rates  # noqa: E402
 from quant import fake_quantise, pack, quantise, unpack  # noqa: E402
+from train_drafter import SPARE, Batches, Written, regenerate  # noqa: E402
 from train_drafter import Step as DraftStep  # noqa: E402
-from train_target import Step  # noqa: E402
+from train_target import Step, Windows  # noqa: E402
 
 SMALL = TargetConfig(
     hidden_size=64, num_hidden_layers=3, intermediate_size=64, n_routed_experts=4, num_experts_per_tok=2,
@@ -98,10 +100,72 @@ def test_draft_loss_does_not_see_its_labels(target: Target, drafter: Drafter) ->
     other[:, 25:] = (ids[:, 25:] + 1) % 4000
     step = DraftStep(target, drafter, {32: dense_attend(torch.arange(0, 32, 8), 32, 8)}, compiled=False)
     kept: list[torch.Tensor] = []
-    step.loss = lambda states, head, labels, weight: (kept.append(states), labels)  # type: ignore[assignment]
-    labels = [step(x, torch.ones(1, 32))[1] for x in (ids, other)]
+    step.loss = lambda states, head, labels, *rest: (kept.append(states), labels)  # type: ignore[assignment]
+    labels = [step(x, torch.ones(1, 32), torch.zeros(1))[1] for x in (ids, other)]
     torch.testing.assert_close(kept[0], kept[1])
     assert not torch.equal(labels[0], labels[1])
+
+
+def test_soft_labels_are_the_targets_distribution_at_the_rows_temperature(target: Target, drafter: Drafter) -> None:
+    """The loss equals one computed row by row; sequences at temperature 0 keep the token as their label."""
+    ids, heat = draw(2, 32), torch.tensor([0.0, 0.8])
+    step = DraftStep(target, drafter, {32: dense_attend(torch.arange(0, 32, 8), 32, 8)}, compiled=False, soft=True)
+    kept: list[torch.Tensor] = []
+    whole = step.loss
+    step.loss = lambda *given: (kept.append(given[0]), whole(*given))[1]  # type: ignore[assignment]
+    loss, _ = step(ids, torch.ones(2, 32), heat)
+    logits = target.logits(target(ids).last).detach()
+    drafts = target.logits(kept[0].detach()).log_softmax(-1).detach()
+    total = weights = 0.0
+    for row in range(2):
+        for block in range(2, 4):
+            reach, costs, chance = [], [], 1.0
+            for depth in range(7):
+                place = 8 * block + 1 + depth
+                label = drafts[row, block, depth, ids[row, place]]
+                wanted = (logits[row, place - 1] / 0.8).softmax(-1)
+                costs.append(float(-(wanted * drafts[row, block, depth]).sum() if heat[row] > 0 else -label))
+                chance *= 0.5 * float(label.exp()) + 0.5
+                reach.append(chance)
+            pace = [sum(reach[depth:]) for depth in range(7)]
+            total += sum(cost * w for cost, w in zip(costs, pace, strict=True))
+            weights += sum(pace)
+    assert float(loss) == pytest.approx(total / weights, rel=1e-4)
+
+
+def test_texts_keep_their_temperatures_through_the_batches(target: Target) -> None:
+    tokens = draw(400).to(torch.int16)
+    written = regenerate(target, tokens, 72 + 128, 5, 0.0, 7, compiled=False, heats=(0.0, 0.8))
+    assert written.heats.tolist() == pytest.approx([0.0, 0.8, 0.0, 0.8, 0.0])
+    # Greedy rows are the target's best tokens behind their prompts, sampled ones are not.
+    logits = target.logits(target(written.texts.long()).last)[:, 63:-1]
+    same = (logits.argmax(-1) == written.texts[:, 64:]).float().mean(1)
+    assert (same[::2] > 0.99).all() and (same[1::2] < 0.5).all()
+    numbered = Written(torch.arange(6).repeat(16 + SPARE, 1).T.short(), torch.full((6, 16 + SPARE), 10).byte(),
+                       torch.arange(6) / 10)  # fmt: skip
+    batches = Batches(numbered, Windows(tokens, 32, 2, 0), 48, long_every=2, seed=0)
+    ids, weight, heat = batches.next()
+    assert ids.shape == weight.shape == (3, 16) and (weight == 1).all()
+    torch.testing.assert_close(ids[:, 0] / 10, heat)
+    ids, _, heat = batches.next()
+    assert ids.shape == (2, 32) and heat.tolist() == pytest.approx([0.8, 0.8])
+
+
+def test_the_choice_takes_the_largest_gain_that_keeps_greedy(drafter: Drafter) -> None:
+    def told(greedy: float, sampled: float) -> dict:
+        marks = ("chain7", "tree16")
+        return {"temperature 0.0": {"non_looping": dict.fromkeys(marks, greedy)},
+                "temperature 0.8": {"all": dict.fromkeys(marks, sampled)}}  # fmt: skip
+
+    assert best({0.0: told(4.5, 2.5), 0.5: told(4.46, 2.6), 1.0: told(4.4, 2.7)}, 0.05) == 0.5
+    assert best({0.0: told(4.5, 2.5), 0.5: told(4.46, 2.6), 1.0: told(4.46, 2.7)}, 0.05) == 1.0
+    assert best({0.0: told(4.5, 2.5), 1.0: told(4.9, 2.4)}, 0.05) == 0.0
+    other = Drafter(DRAFT)
+    other.init_weights(2)
+    mixed = between(drafter, other, 0.25).state_dict()
+    for name, tensor in drafter.state_dict().items():
+        wanted = 0.75 * tensor + 0.25 * other.state_dict()[name]
+        torch.testing.assert_close(mixed[name], wanted.bfloat16().float())
 
 
 def test_best_first_order_equals_sorting_all_paths() -> None:

@@ -43,7 +43,7 @@ def backend(bundle: Bundle, asked: str = "auto") -> None:
     raise BundleError(Problem("B027", found, Loc(str(bundle.path)), help=way))
 
 
-def dtype(name: str, known: Mapping[str, torch.dtype]) -> str:
+def dtype(name: str, known: Mapping[str, object]) -> str:
     """The dtype's name; R009 for one that is not known."""
     if name not in known:
         raise SpecError(Problem("R009", f"unknown dtype '{name}'", help=f"use one of {', '.join(known)}"))

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ddtreec.artifacts.plan import Tree as TreePolicy
+from ddtreec_runtime.foresight import Foresight, expected
 from ddtreec_runtime.program import BoundProgram
 from ddtreec_runtime.state import every_row
 from ddtreec_runtime.target import NO_ROWS
@@ -82,19 +84,24 @@ class Drafter:
                 state.context.crop(0)
 
 
-def propose(logits: Tensor, mode: Mode, budget: int, policy: TreePolicy) -> Tree:
+def propose(logits: Tensor, mode: Mode, budget: int, policy: TreePolicy, known: Foresight | None = None) -> Tree:
     """The tree of at most `budget` nodes for draft logits [L, V]; an empty tree where L or the budget is 0.
 
-    'tree' is best-first with the plan's cost-aware stop; 'chain' is the best token of each row. NaN gives no
-    guesses: a broken drafter costs speed, never a wrong token.
+    'tree' is best-first with the plan's cost-aware stop; 'chain' is the best token of each row. Tokens are scored by
+    the drafter's log-probs or, where the numbers that they will be drawn with are `known`, by what these say as well
+    (see `foresight`). NaN gives no guesses: a broken drafter costs speed, never a wrong token.
     """
     if logits.shape[0] == 0 or budget == 0:
         return chain_tree(())
+
+    def best(rows: Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
+        return top_logprobs(rows, k) if known is None else expected(rows, known, k)
+
     if mode == "chain":
-        logprobs, ids = top_logprobs(logits[:budget], 1)
+        logprobs, ids = best(logits[:budget], 1)
         if not (logprobs[:, 0] > float("-inf")).all():
             return chain_tree(())
         return chain_tree(ids[:, 0], logprobs[:, 0])
-    logprobs, ids = top_logprobs(logits, budget)
+    logprobs, ids = best(logits, budget)
     cost = policy.verify_cost or None
     return build_tree(logprobs, ids, budget, verify_cost=cost, draft_cost=policy.draft_cost if cost else 0.0)

@@ -92,8 +92,8 @@ class Engine:
 
         weights_dir: Hugging Face directory of the target; drafter_dir: of the DFlash drafter, None loads no drafter and
         leaves speculation off. device: 'auto', 'cpu' or 'cuda'; a bundle runs on the kind it was compiled for, so this
-        only refuses another. dtype: 'float32', 'bfloat16' or 'float64' for activations,
-        caches and weights, by default the one the bundle was planned for. progress: called as (bytes done, bytes in
+        only refuses another. dtype: 'float32', 'bfloat16' or 'float64' for activations, caches and weights, by default
+        the one the bundle was planned for, on a GPU no other. progress: called as (bytes done, bytes in
         all, weight id). threads: CPU threads to compute with, by default what the plan's matrices are worth (see
         `ddtreec_runtime.threads`): one for small models, at most torch's own number.
 
@@ -106,7 +106,7 @@ class Engine:
         bundle = open_bundle(bundle_dir)
         checks.backend(bundle, device)
         plan = bundle.plan
-        compute = DTYPES[checks.dtype(dtype or plan.dtype, DTYPES)]
+        compute = DTYPES[checks.dtype(dtype or plan.dtype, DTYPES if plan.backend == "cpu" else {plan.dtype: None})]
         if drafter_dir is not None and plan.drafter is None:
             raise SpecError(checks.no_drafter_planned(str(drafter_dir)))
         checkpoints = {"target": read_checkpoint(Path(weights_dir))}

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ddtreec.artifacts.plan import Tree as TreePolicy
 from ddtreec_runtime.drafting import DraftSource, Mode, propose
+from ddtreec_runtime.foresight import foresee
 from ddtreec_runtime.sampling import SamplingParams, pick, pick_walk
 from ddtreec_runtime.state import causal
 from ddtreec_runtime.tree import Tree, chain_tree
@@ -188,9 +189,10 @@ def _guess(job: Job, target: TargetSource, drafter: DraftSource | None, root: in
     budget = min(job.budget, target.room - 1, target.max_rows - 1)
     if not job.mode or drafter is None or wanted <= 0 or budget <= 0:
         return chain_tree(())
-    logits = drafter.draft(root)
+    logits = drafter.draft(root)[:wanted]
     clock.lap("draft")
-    tree = propose(logits[:wanted], job.mode, budget, job.policy)
+    known = foresee(job.params, target.committed, len(logits), job.request)
+    tree = propose(logits, job.mode, budget, job.policy, known)
     clock.lap("tree")
     return tree
 

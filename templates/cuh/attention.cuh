@@ -8,7 +8,9 @@
 namespace ddt {
 
 constexpr int kTile = 32;  // keys of a tile: one load_tiles holds 8 columns of their values, two steps of a product
-constexpr float kNever = -3.0e38f;  // score of a key that is not seen: below any other, and its differences are finite
+// Score of a key that is not seen: below any other, and differences are finite. A pair whose keys so far were all hidden has
+// sums that count for nothing (a factor of exp2f(kNever - a score) = 0) as soon as it sees one, here or in the merge.
+constexpr float kNever = -3.0e38f;
 constexpr float kLog2e = 1.44269504089f;  // scores are powers of two
 
 // The tiles of a slot with keys: `first` .. `first + count`, `each` of them a split, `splits` splits have some. A function

@@ -32,7 +32,7 @@ struct Running {
       for (int n = 0; n < 4; ++n) {
 #pragma unroll
         for (int e = 2 * r; e < 2 * r + 2; ++e) {
-          scores[n][e] = scores[n][e] == kNever ? 0.0f : exp2f(scores[n][e] - top);
+          scores[n][e] = exp2f(scores[n][e] - top);
           total += scores[n][e];
         }
       }

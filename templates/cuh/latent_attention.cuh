@@ -189,8 +189,7 @@ __device__ __forceinline__ void latent_attention(const bf16* q_c, const bf16* q_
     u32* to = reinterpret_cast<u32*>(room.weights + own * L::kWeightPitch + at);
 #pragma unroll
     for (int e = 0; e < L::kKeys; e += 2) {
-      const float one = weights[e] == kNever ? 0.0f : exp2f(weights[e] - peak);
-      const float two = weights[e + 1] == kNever ? 0.0f : exp2f(weights[e + 1] - peak);
+      const float one = exp2f(weights[e] - peak), two = exp2f(weights[e + 1] - peak);
       sum[e / 2] = sum[e / 2] * fade + (one + two);
       to[e / 2] = pack(one, two);
     }

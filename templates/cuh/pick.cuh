@@ -1,8 +1,8 @@
 // The target's token after every row: the largest logit, or a draw that depends on seed, request and position alone.
 //
-// A draw is that of the CPU runtime (sampling.py): float64 weights exp((logit - largest) / temperature), cut by top_k and
-// top_p, and the cumulative weights in token order inverted at the uniform number of the position. Sums have one fixed
-// order here too, but another than on the CPU, and the exponential may differ in its last bit: where the number
+// A draw is that of the CPU runtime (sampling.py): float64 weights exp((logit - largest) / temperature), cut by top_k
+// and top_p, and the cumulative weights in token order inverted at the uniform number of the position. Sums have one
+// fixed order here too, but another than on the CPU, and the exponential may differ in its last bit: where the number
 // falls on the border of two tokens to within about 1e-15 of the total, or the sum of the best weights reaches top_p to
 // within as much, the token may differ. Logits whose weights are equal in float64 although they differ are cut by logit
 // here, by token id there.
@@ -11,7 +11,7 @@
 
 namespace ddt {
 
-constexpr int kPickThreads = 256, kCutThreads = 512;
+constexpr int kPickThreads = 256, kCutThreads = 512, kBatch = 4096;
 constexpr u64 kNanKey = ~0ull;
 enum Fault { kNan = -1, kTooLarge = -2, kNothing = -3 };  // instead of a token
 
@@ -53,7 +53,8 @@ __device__ __forceinline__ void peaks(const typename S::Logit* logits, const int
 template <typename S>
 __device__ __forceinline__ u64 row_peak(const u64* best, int row) {
   u64 most = 0;
-  for (int c = threadIdx.x % kWarp; c < S::kChunks; c += kWarp) most = larger(most, best[static_cast<i64>(row) * S::kChunks + c]);
+  const u64* chunks = best + static_cast<i64>(row) * S::kChunks;
+  for (int c = threadIdx.x % kWarp; c < S::kChunks; c += kWarp) most = larger(most, chunks[c]);
   return warp_largest(most);
 }
 
@@ -117,8 +118,8 @@ __device__ __forceinline__ double block_sum_before(double x, double* room, doubl
 
 // Weights of the run of tokens of this thread in chunk `chunk` of a row, 0 for tokens below the `least` key.
 template <typename S, int kPer>
-__device__ __forceinline__ void thread_weights(double (&w)[kPer], const typename S::Logit* row, int chunk, float largest,
-                                               double temperature, u64 least) {
+__device__ __forceinline__ void thread_weights(double (&w)[kPer], const typename S::Logit* row, int chunk,
+                                               float largest, double temperature, u64 least) {
   using Logit = typename S::Logit;
   constexpr int kWide = kPiece<Logit>;
   const int first = chunk * S::kChunk + threadIdx.x * kPer;
@@ -135,8 +136,8 @@ __device__ __forceinline__ void thread_weights(double (&w)[kPer], const typename
   }
 }
 
-// Sum of the weights of chunk blockIdx.x of row blockIdx.y into mass[row][chunk]: of all tokens where no `least` is given,
-// else of those that the cut left. Rows of slots that have no use for it are skipped.
+// Sum of the weights of chunk blockIdx.x of row blockIdx.y into mass[row][chunk]: of all tokens where no `least` is
+// given, else of those that the cut left. Rows of slots that have no use for it are skipped.
 template <typename S>
 __device__ __forceinline__ void mass(const typename S::Logit* logits, const int* valid, const double* temperature,
                                      const double* top_p, const int* top_k, const u64* best, const u64* least,
@@ -160,10 +161,10 @@ __device__ __forceinline__ void mass(const typename S::Logit* logits, const int*
   if (threadIdx.x == 0) masses[static_cast<i64>(row) * S::kChunks + blockIdx.x] = total;
 }
 
-// Room in shared memory for `descend`. A batch is what one pass over the row brings: at least half of the threads' own
-// best tokens, and whatever else is as good, while it fits.
+// Room in shared memory for `descend`. A batch is what one pass over the row brings: the best of the threads' own best
+// tokens, and whatever else is as good, while it fits.
 struct CutRoom {
-  u64 keys[8 * kCutThreads];
+  u64 keys[kBatch];
   u64 sorted[kCutThreads];
   double sums[kWarp];
   int count;
@@ -186,56 +187,58 @@ __device__ __forceinline__ void sort_keys(CutRoom& room, int size) {
   __syncthreads();
 }
 
+// Calls `see` with the keys of all tokens of a row, each on one thread of the block.
+template <typename S, typename See>
+__device__ __forceinline__ void for_each_key(const typename S::Logit* row, See see) {
+  using Logit = typename S::Logit;
+  constexpr int kWide = kPiece<Logit>;
+#pragma unroll 4
+  for (int token = threadIdx.x * kWide; token < S::kVocab; token += kCutThreads * kWide) {
+    float x[kWide];
+    load_piece<Logit, S::kVocab>(x, row, token);
+#pragma unroll
+    for (int i = 0; i < kWide; ++i)
+      if (token + i < S::kVocab) see(token_key(x[i], token + i));
+  }
+}
+
 // Goes down the tokens of a row, best first, until `most` of them are passed (0: no such bound) or their weights sum to
-// `goal`. Returns the key of the last one and, in `sum`, what they weigh; the key of the last token of the row where
-// rounding keeps all of them from reaching the goal.
+// `goal`. Returns the key of the last one and, in `sum`, what they weigh; a key that all reach where rounding keeps the
+// whole row from the goal.
 template <typename S>
 __device__ __forceinline__ u64 descend(const typename S::Logit* row, float largest, double temperature, int most,
                                        double goal, CutRoom& room, double& sum) {
-  using Logit = typename S::Logit;
-  constexpr int kWide = kPiece<Logit>, kStride = kCutThreads * kWide, kRoom = 8 * kCutThreads;
   u64 bound = kNanKey;  // tokens from here on were passed
+  u64 best = 0;         // this thread's best of the others
+  for_each_key<S>(row, [&](u64 key) { best = larger(best, key); });
   int passed = 0;
   sum = 0.0;
   while (true) {
-    u64 best = 0;
-#pragma unroll 4
-    for (int token = threadIdx.x * kWide; token < S::kVocab; token += kStride) {
-      float x[kWide];
-      load_piece<Logit, S::kVocab>(x, row, token);
-#pragma unroll
-      for (int i = 0; i < kWide; ++i) {
-        const u64 key = token + i < S::kVocab ? token_key(x[i], token + i) : 0;
-        if (key < bound) best = larger(best, key);
-      }
-    }
-    best = block_sort<kCutThreads>(best, room.sorted);
+    const u64 sorted = block_sort<kCutThreads>(best, room.sorted);
     __syncthreads();
-    room.sorted[threadIdx.x] = best;
+    room.sorted[threadIdx.x] = sorted;
     __syncthreads();
     if (room.sorted[0] == 0) return 1;  // nothing is left
     u64 least;
     int count;
-    for (int want = kCutThreads / 2;; want /= 4) {  // ends: one maximum alone is one token
+    // Most ends come early: a small batch first. A maximum alone is one token, so that some batch fits.
+    for (int want = passed == 0 ? kCutThreads / 2 : kCutThreads * 7 / 8;; want /= 4) {
       least = larger(room.sorted[want > 0 ? want - 1 : 0], 1);
       if (threadIdx.x == 0) room.count = 0;
       __syncthreads();
-#pragma unroll 4
-      for (int token = threadIdx.x * kWide; token < S::kVocab; token += kStride) {
-        float x[kWide];
-        load_piece<Logit, S::kVocab>(x, row, token);
-#pragma unroll
-        for (int i = 0; i < kWide; ++i) {
-          const u64 key = token + i < S::kVocab ? token_key(x[i], token + i) : 0;
-          if (key < least || key >= bound) continue;
+      best = 0;
+      for_each_key<S>(row, [&](u64 key) {
+        if (key < least) {
+          best = larger(best, key);
+        } else if (key < bound) {
           const int at = atomicAdd(&room.count, 1);
-          if (at < kRoom) room.keys[at] = key;
+          if (at < kBatch) room.keys[at] = key;
         }
-      }
+      });
       __syncthreads();
       count = room.count;
       __syncthreads();
-      if (count <= kRoom) break;
+      if (count <= kBatch) break;
     }
     int size = kCutThreads;
     while (size < count) size *= 2;
@@ -276,8 +279,8 @@ __device__ __forceinline__ u64 descend(const typename S::Logit* row, float large
   }
 }
 
-// The least key that top_k and top_p keep of a row, first the one, then of what is left the other: least[row]. One block
-// a row; rows without cuts are skipped.
+// The least key that top_k and top_p keep of a row, first the one, then of what is left the other: least[row]. One
+// block a row; rows without cuts are skipped.
 template <typename S>
 __device__ __forceinline__ void cut(const typename S::Logit* logits, const int* valid, const double* temperature,
                                     const double* top_p, const int* top_k, const u64* best, const double* masses,
@@ -294,15 +297,13 @@ __device__ __forceinline__ void cut(const typename S::Logit* logits, const int* 
   const float largest = key_logit(peak);
   u64 key = 0;
   double sum = 0.0;
-  if (law.top_k > 0) {
-    key = descend<S>(from, largest, law.temperature, law.top_k, static_cast<double>(infinity()), room, sum);
-  } else {
+  if (law.top_k == 0)
     for (int c = 0; c < S::kChunks; ++c) sum += masses[static_cast<i64>(row) * S::kChunks + c];
-  }
-  if (law.top_p < 1.0) {
-    const double goal = law.top_p * sum;
+#pragma unroll 1
+  for (int share = law.top_k > 0 ? 0 : 1; share < (law.top_p < 1.0 ? 2 : 1); ++share) {
+    const double goal = share ? law.top_p * sum : static_cast<double>(infinity());
     // The best token weighs 1.
-    key = 1.0 >= goal ? peak : larger(key, descend<S>(from, largest, law.temperature, law.top_k, goal, room, sum));
+    key = 1.0 >= goal ? peak : descend<S>(from, largest, law.temperature, law.top_k, goal, room, sum);
   }
   if (threadIdx.x == 0) least[row] = key;
 }

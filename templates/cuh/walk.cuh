@@ -10,12 +10,12 @@ struct Tokens {
   __device__ __forceinline__ static bool has(int token) { return (false || ... || (token == kIds)); }
 };
 
-// Follows the picks from the root of a slot's tree, commits the accepted tokens and the pick behind them, and writes the
-// round's record. One warp a slot; lane l looks after the nodes l, l + 32, .. and after the l-th committed token.
+// Follows the picks from the root of a slot's tree, commits the accepted tokens and the pick behind them, and writes
+// the round's record. One warp a slot; lane l looks after the nodes l, l + 32, .. and after the l-th committed token.
 //
 // Picks below 0 are faults: with temperature 0 anywhere in the tree, otherwise on the path. Such a round commits
-// nothing. Of the committed tokens only what `limit` still wants is output, and of that only up to the first stop token;
-// either ends the sequence, and then nothing moves on: length and anchor stay.
+// nothing. Of the committed tokens only what `limit` still wants is output, and of that only up to the first stop
+// token; either ends the sequence, and then nothing moves on: length and anchor stay.
 template <typename S>
 __device__ __forceinline__ void walk(const int* tokens, const int* nodes, const int* parents, const int* ranks,
                                      const double* scores, const int* picks, const double* temperature,
@@ -31,8 +31,9 @@ __device__ __forceinline__ void walk(const int* tokens, const int* nodes, const 
     if (lane == 0) accepted_count[slot] = 0;
     return;
   }
-  const int first = slot * group, count = nodes[slot], start = length[slot];
-  const int round = rounds[slot], root = anchor[slot];  // before the votes below: lane 0 moves them on behind them
+  // All that lane 0 changes below is read before the first exchange among the lanes.
+  const int first = slot * group, count = nodes[slot], start = length[slot], root = anchor[slot];
+  const int round = rounds[slot], wanted = limit[slot] - produced[slot];
   int token[kPer], parent[kPer], pick[kPer], fault = S::kNodes + 1;
 #pragma unroll
   for (int p = 0; p < kPer; ++p) {
@@ -70,7 +71,6 @@ __device__ __forceinline__ void walk(const int* tokens, const int* nodes, const 
   // Lane j < length_of_path holds the j-th committed token.
   const int below = __shfl_down_sync(kAll, mine, 1);
   const int output = lane + 1 < length_of_path ? tokens[first + below] : next;
-  const int wanted = limit[slot] - produced[slot];
   int keep = broken ? 0 : min(length_of_path, wanted);
   const u32 stops = __ballot_sync(kAll, lane < keep && heed_stops[slot] != 0 && S::Stops::has(output));
   if (stops) keep = __ffs(stops);
@@ -122,13 +122,13 @@ __device__ __forceinline__ void walk(const int* tokens, const int* nodes, const 
   if (lane == 0) *const_cast<volatile int*>(record) = round + 1;
 }
 
-// Moves the latents of accepted rows right behind the committed tokens, in layer blockIdx.x of slot blockIdx.y. A thread
-// has one column of S::Piece and reads all rows of it before it writes the first.
+// Moves the latents of accepted rows right behind the committed tokens, in layer blockIdx.x of slot blockIdx.y. A
+// thread has one column of S::Piece and reads a batch of rows before it writes the first.
 template <typename S>
 __device__ __forceinline__ void compact(bf16* latent, const int* pages, const int* committed, const int* accepted,
                                         const int* accepted_count) {
   using Piece = typename S::Piece;
-  constexpr int kColumns = S::kWidth * static_cast<int>(sizeof(bf16)) / static_cast<int>(sizeof(Piece));
+  constexpr int kColumns = S::kWidth * static_cast<int>(sizeof(bf16)) / static_cast<int>(sizeof(Piece)), kBatch = 8;
   wait_for_predecessor();
   let_successor_start();
   const int slot = blockIdx.y, count = accepted_count[slot], start = committed[slot];
@@ -140,13 +140,16 @@ __device__ __forceinline__ void compact(bf16* latent, const int* pages, const in
     return (static_cast<i64>(table[token / S::kPage]) * S::kPage + token % S::kPage) * kColumns;
   };
   for (int column = threadIdx.x; column < kColumns; column += blockDim.x) {
-    Piece held[S::kBlock];
+    // Place j lies below every row that is still to be read: path[i] >= i > j for those behind the batch.
+    for (int first = 1; first < count; first += kBatch) {
+      Piece held[kBatch];
 #pragma unroll
-    for (int j = 1; j < S::kBlock; ++j)
-      if (j < count) held[j] = layer[place(start + path[j]) + column];
+      for (int j = 0; j < kBatch; ++j)
+        if (first + j < count) held[j] = layer[place(start + path[first + j]) + column];
 #pragma unroll
-    for (int j = 1; j < S::kBlock; ++j)
-      if (j < count) layer[place(start + j) + column] = held[j];
+      for (int j = 0; j < kBatch; ++j)
+        if (first + j < count) layer[place(start + first + j) + column] = held[j];
+    }
   }
 }
 

@@ -83,6 +83,18 @@ def compiled(engine: str, overrides: tuple[str, ...] = ()) -> tuple[Bundle, Any,
     return bundle, table, sources
 
 
+def loaded_kernels(
+    engine: str, overrides: tuple[str, ...] = (), backward: bool = False
+) -> tuple[Bundle, Loaded, EmulatedDriver]:
+    """A compiled engine with its kernels as host code."""
+    bundle, table, sources = compiled(engine, overrides)
+    driver = EmulatedDriver(sources, backward)
+    functions: dict[tuple[str, str], Any] = {}
+    for kernel in table.kernels:
+        functions |= driver.functions(kernel)
+    return bundle, Loaded(table, functions), driver
+
+
 def emulated(
     engine: str = "tiny-k2-h200-x1",
     overrides: tuple[str, ...] = (),
@@ -91,16 +103,12 @@ def emulated(
     backward: bool = False,
 ) -> CudaEngine:
     """An engine of this plan with these weights, on the emulator."""
-    bundle, table, sources = compiled(engine, overrides)
-    driver = EmulatedDriver(sources, backward)
-    functions: dict[tuple[str, str], Any] = {}
-    for kernel in table.kernels:
-        functions |= driver.functions(kernel)
+    bundle, loaded, driver = loaded_kernels(engine, overrides, backward)
+    table = loaded.table
     checkpoints = {"target": read_checkpoint(target)}
     if drafter is not None:
         checkpoints["drafter"] = read_checkpoint(drafter)
     needed = [weight for weight in bundle.plan.weights if weight.store in checkpoints]
     weights = load_weights(checkpoints, needed, layouts_of(bundle.plan, table), bundle.plan.mesh, 0, "cpu")
-    loaded = Loaded(table, functions)
     machine = Machine(bundle, loaded, driver, weights, "cpu", drafter is not None)  # type: ignore[arg-type]
     return CudaEngine(machine, Tokenizer.from_dir(target))

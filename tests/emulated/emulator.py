@@ -177,7 +177,7 @@ def _cache() -> Path:
 def _runtime() -> ctypes.CDLL:
     """emulator.cc, whose symbols the kernels' libraries find."""
     source = (HOST / "emulator.cc").read_bytes()
-    flags = ("-O2", "-std=c++17", "-fPIC", "-shared", "-fno-exceptions", "-Wall")
+    flags = ("-O3", "-std=c++17", "-fPIC", "-shared", "-fno-exceptions", "-ffp-contract=off", "-Wall")
     target = _cache() / f"runtime-{_digest(source, ' '.join(flags).encode())}.so"
     if not target.exists():
         with tempfile.TemporaryDirectory(dir=_cache()) as folder:

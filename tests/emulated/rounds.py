@@ -48,7 +48,7 @@ class Round:
         ]
         arrays = round_state(sizes) | values_of_programs(sizes) | {array.name: array for array in step}
         self.operands = Operands(arrays)
-        most = {"rows": ROWS, "slots": slots}
+        most = {"rows": ROWS, "out_rows": ROWS, "slots": slots}
         skipped = {"logits", "draft_logits"}
         self.arrays: dict[str, Tensor] = {}
         for name, array in arrays.items():

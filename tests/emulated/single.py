@@ -103,7 +103,7 @@ def single(
         arch="sm_90",
         kernels=(kernel,),
         programs={at.program: (kernel.name,)},
-        state=state_arrays(plan, (kernel,)),
+        state=state_arrays(plan, (kernel,), largest(plan)),
         largest=largest(plan),
     )
     return plan, table, {f"src/kernels/{kernel.name}.cu": kernel_source(draft)}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 
-from tests.emulated.emulator import BACKWARD, FORWARD, EmulatorError, Memory, library, missing
+from tests.emulated.emulator import BACKWARD, BODIES, FORWARD, HOST, EmulatorError, Memory, library, missing
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 ORDERS = pytest.mark.parametrize("flags", [FORWARD, BACKWARD])
@@ -101,6 +103,7 @@ def test_a_pair_is_multiplied_and_added_with_one_rounding() -> None:
     [
         ("if (threadIdx.x < 7) __syncthreads(); else __syncwarp(0xffffff80u); if (threadIdx.x == 9) __syncwarp();", 32,
          "hangs"),
+        ("if (threadIdx.x < 7)\n__syncthreads();\nelse\n__syncthreads();", 32, "meet at different barriers"),
         ("if (threadIdx.x != 3) out[0] = __shfl_xor_sync(kAll, 1, 1);", 32, "hangs: 0 threads wait at a barrier, 31"),
         ("out[0] = __shfl_sync(1u << threadIdx.x, 1, 9);", 32, "a shuffle reads a lane that its mask does not name"),
         ("out[0] = __ballot_sync(1u, 1);", 32, "does not name the calling lane"),
@@ -138,3 +141,11 @@ def test_a_copy_arrives_no_sooner_than_its_wait_and_may_arrive_at_once() -> None
             params="const uint4* in, int* out")  # fmt: skip
         seen.append(int(out))
     assert seen == [-1, 7]
+
+
+def test_the_host_header_has_every_name_of_the_device_header() -> None:
+    """device.cuh is the only file that the emulator replaces: a kernel may use all of it."""
+    name = re.compile(r"^(?:__device__ __forceinline__|inline) .*?(\w+)\(", re.MULTILINE)
+    device, host = (set(name.findall((folder / "device.cuh").read_text())) for folder in (BODIES, HOST))
+    assert len(device) > 15
+    assert device <= host

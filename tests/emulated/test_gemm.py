@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ddtreec.emit.cuda.base import ROW_TILES, Device, KernelDraft, Tensor
-from ddtreec.emit.cuda.gemm import linear_scratch, linear_stage
+from ddtreec.emit.cuda.gemm import Tiling, linear_scratch, linear_stage
 from ddtreec.emit.cuda.source import kernel_source
 from tests.emulated.emulator import BACKWARD, FORWARD, Memory, library, missing
 
@@ -18,13 +18,15 @@ DEVICE = Device("sm_90", 132, 232448)
 
 
 @cache
-def product(outputs: int, inputs: int, heads: int, x_head: int, gated: bool, wide: bool) -> KernelDraft:
+def product(
+    outputs: int, inputs: int, heads: int, x_head: int, gated: bool, wide: bool, tiling: Tiling | None = None
+) -> KernelDraft:
     """A kernel of one linear stage: x and y contiguous but for a gap behind every head of x."""
     x = Tensor("t:1", (heads, inputs), heads * x_head, pitch=x_head)
     y = Tensor("t:0", (heads, outputs), heads * outputs, "float32" if wide else "compute")
     up = replace(x, arg="t:3") if gated else None
     stage = linear_stage("product", x, "t:2", y, outputs=outputs, inputs=inputs, heads=heads, device=DEVICE, most=128,
-                         up=up)  # fmt: skip
+                         up=up, tilings={32: tiling} if tiling else None)  # fmt: skip
     return KernelDraft(f"product_{outputs}_{inputs}", "a product", (stage,), linear_scratch(stage))
 
 
@@ -117,6 +119,28 @@ def test_a_row_has_the_same_bits_in_every_variant(case: tuple[int, int, int, int
         some[0].view(torch.uint8).fill_(255)
         launch(draft, some, tile, tile, FORWARD)
         assert torch.equal(some[0], whole[0][:tile])
+
+
+TILINGS = [
+    Tiling(tiles=2, unit=4, units_ahead=2, each_pass=2),
+    Tiling(row_warps=2, split=2, ahead=2, unit=2, units_ahead=4, each_pass=4),
+    Tiling(tiles=2, row_warps=3, split=4, serial=True, ahead=2, unit=1, units_ahead=8, each_pass=1),
+    Tiling(row_warps=8, split=4, serial=True, ahead=4, unit=4, units_ahead=1, each_pass=2),
+    Tiling(fetch=True, ahead=1, unit=2, units_ahead=2, each_pass=4),
+]
+
+
+@pytest.mark.parametrize("tiling", TILINGS, ids=str)
+def test_every_tiling_gives_the_same_bits(tiling: Tiling) -> None:
+    case = (200, 1024, 1, 1024, False, False)
+    draft = product(*case)
+    tensors = operands(draft, 27)
+    launch(draft, tensors, 27, 32, FORWARD)
+    want = tensors[0].clone()
+    for flags in (FORWARD, BACKWARD):
+        tensors[0].view(torch.uint8).fill_(255)
+        launch(product(*case, tiling), tensors, 27, 32, flags)
+        assert torch.equal(tensors[0], want)
 
 
 def test_a_row_of_nan_stays_alone() -> None:

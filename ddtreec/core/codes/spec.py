@@ -295,8 +295,8 @@ SPEC: dict[str, Code] = {
     ),
     "S064": Code(
         "no CUDA kernel serves the experts of this model as they are packed",
-        "Routed experts are bfloat16 or INT4 in groups of 32 inputs, all three matrices alike, a shared expert is "
-        "bfloat16; hidden sizes divide by 16, widths of experts by 8 on every rank.",
+        "Experts are bfloat16 or INT4 in groups of 32, their three matrices alike, a shared one is bfloat16; hidden "
+        "sizes divide by 16, widths on a rank by 8.",
         "A quant spec with other groups or a packed shared expert, or unusual widths on many ranks.",
         "Change what the message names, or compile for a topology with backend: cpu.",
         "inter: 1408 on 32 ranks, each with 44",
@@ -312,7 +312,7 @@ SPEC: dict[str, Code] = {
         "a kernel needs more shared memory than a block has",
         "The tiles of every kernel fit the shared memory that the topology says one block may have.",
         "A device with less shared memory than the smallest tiles need.",
-        "Choose a topology with more shared memory a block; 96 KiB is always enough.",
+        "Choose a topology with as much shared memory a block as the message asks for.",
         "a topology with shared_memory: 16KiB",
     ),
     "C001": Code(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ddtreec.artifacts.kernels import Dim, Scratch
 from ddtreec.core.errors import Problem, SpecError
-from ddtreec.emit.cuda.base import Constant, Device, Entry, KernelDraft, Param, Site, StageDraft, Tensor, key
+from ddtreec.emit.cuda.base import Constant, Device, Entry, KernelDraft, Param, Site, StageDraft, Tensor
 from ddtreec.emit.cuda.gemm import linear_scratch, linear_stage
 from ddtreec.emit.cuda.state import context_layers, room_of
 
@@ -136,7 +136,7 @@ def attention_stages(site: Site, y: Tensor) -> tuple[tuple[StageDraft, StageDraf
 def scales_of(site: Site) -> list[float]:
     """The different scales of the calls of this kind, since layers of a model may differ in nothing else."""
     calls = [call for program in site.plan.programs for call in program.calls if call.kernel == site.call.kernel]
-    return sorted({float(str(call.params[key(call, "scale")])) for call in calls})
+    return sorted({float(str(call.params["scale"])) for call in calls})
 
 
 def merge_stage(y: Tensor, heads: int, width: int, window: int, splits: Mapping[int, int], include: str) -> StageDraft:

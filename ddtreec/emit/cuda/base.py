@@ -75,19 +75,19 @@ class Site:
 
     def real(self, name: str) -> float:
         """A parameter that is a number."""
-        value = self.call.params[key(self.call, name)]
+        value = self.call.params[name]
         assert isinstance(value, int | float)
         return float(value)
 
     def whole(self, name: str) -> int:
         """A parameter that is an integer."""
-        value = self.call.params[key(self.call, name)]
+        value = self.call.params[name]
         assert isinstance(value, int)
         return int(value)
 
     def word(self, name: str) -> str:
         """A parameter that is a word."""
-        value = self.call.params[key(self.call, name)]
+        value = self.call.params[name]
         assert isinstance(value, str)
         return value
 
@@ -187,14 +187,6 @@ def stride(value: Value, values: Mapping[str, Value]) -> int:
     for n in owner.shape[1:]:
         total *= int(n)
     return total
-
-
-def key(call: Call, name: str) -> str:
-    """The key of a parameter in `call.params`. A name that begins with its part ('norm_eps') is also known without."""
-    if name in call.params:
-        return name
-    (found,) = (known for known in call.params if name.endswith(f"_{known}"))
-    return found
 
 
 def literals(constants: Mapping[str, Constant]) -> Sequence[tuple[str, str, str]]:

@@ -47,37 +47,58 @@ class Tiling:
         return 16 * self.tiles * self.row_warps
 
 
-def cut(inputs: int) -> Cut:
-    """Slices that share the stripes evenly, two or more each, at most 16."""
+def is_tall(outputs: int, heads: int, device: Device) -> bool:
+    """Whether blocks of 64 weight rows fill more than half of the device."""
+    return 2 * -(-outputs // 64) * heads > device.sms
+
+
+def cut(outputs: int, inputs: int, heads: int, device: Device) -> Cut:
+    """Slices that share the stripes evenly, two or more each, at most 16. A product that is not tall has up to four
+    planes, so that many rows can be served by blocks that cut K."""
     stripes = -(-inputs // STRIPE)
     even = [n for n in range(1, 17) if stripes % n == 0 and stripes // n >= 2]
     slices = max(even, default=1)
     if slices < 4 <= stripes // 2:
         slices = min(8, stripes // 2)
-    return Cut(slices, slices // 4 if slices % 4 == 0 else slices // 2 if slices % 2 == 0 else slices)
+    planes = 1 if is_tall(outputs, heads, device) else next(n for n in (4, 2, 1) if slices % n == 0)
+    return Cut(slices, slices // planes)
 
 
-def tiling(outputs: int, inputs: int, heads: int, rows: int, device: Device, may_split: bool = True) -> Tiling:
-    """A tiling for steps of up to `rows` rows (one of ROW_TILES). Blocks that share a ticket have other blocks to fill
-    at most half of the device, so that tickets are few."""
-    slices, planes = cut(inputs).slices, cut(inputs).slices // cut(inputs).plane
-    columns = rows // 8
+def tiling(
+    outputs: int,
+    heads: int,
+    rows: int,
+    how: Cut,
+    device: Device,
+    *,
+    split: bool = True,
+    leave: bool = False,
+    gated: bool = False,
+) -> Tiling:
+    """A tiling for steps of up to `rows` rows (one of ROW_TILES). Few rows: as many warps as there are slices, for the
+    sake of loads in flight. Many rows: blocks of more weight rows, so that activations are read less often. `split`,
+    `leave`: see `linear_stage`; planes that are left anyway cost nothing to cut over blocks. `gated` activations take
+    twice the registers."""
+    columns, planes = rows // 8, how.slices // how.plane
     if rows <= 16:
-        return Tiling(unit=columns, units_ahead=4, each_pass=columns, blocks=max(1, min(4, 16 // slices)))
-    row_warps = 4 if rows >= 64 else 2
-    split = 1
-    while may_split and split < planes and -(-outputs // (16 * row_warps)) * heads * split * 2 <= device.sms:
-        split *= 2
-    while slices // split * row_warps > 16:
+        blocks = max(1, min(4, 16 // how.slices))
+        return Tiling(split=planes if leave else 1, unit=columns, units_ahead=4, each_pass=columns, blocks=blocks)
+    unit = 2 if gated else 4
+    if rows >= 64 and is_tall(outputs, heads, device) and how.slices > 1:
+        row_warps = 8 if -(-outputs // 128) * heads * 4 >= device.sms * 3 else 4
+        return Tiling(row_warps=row_warps, serial=True, ahead=2, unit=unit, units_ahead=2, each_pass=4)
+    row_warps = {32: 2, 64: 4, 128: 2}[rows]
+    most_warps = 8 if rows == 128 else 16  # of 32 * 8 threads each may have 255 registers
+    cuts = 1
+    while split and cuts < planes:
+        fills = 2 * -(-outputs // (16 * row_warps)) * heads * cuts > device.sms
+        if fills and how.slices // cuts <= most_warps and not leave:
+            break
+        cuts *= 2
+    while row_warps > 1 and how.slices // cuts * row_warps > most_warps:
         row_warps //= 2
-    return Tiling(
-        row_warps=row_warps,
-        split=split,
-        unit=4,
-        units_ahead=2 if rows == 32 else 4 if rows < 128 else 2,
-        each_pass=min(columns, 4),
-        blocks=1,
-    )
+    ahead = 2 if rows == 64 else 4
+    return Tiling(row_warps=row_warps, split=cuts, ahead=ahead, unit=unit, units_ahead=2, each_pass=4)
 
 
 def slice_warps(how: Cut, tile: Tiling) -> int:
@@ -115,8 +136,9 @@ def linear_stage(
     which takes `linear_scratch`. With `leave` y is float32 [planes][rows][outputs] for the next stage to add up in
     order (`plane_count` planes, `plane_rows` rows apart). `tilings` by row tile take the place of `tiling`.
     """
-    how = cut(inputs)
-    chosen = {rows: tiling(outputs, inputs, heads, rows, device, split) for rows in tiles(most)}
+    how = cut(outputs, inputs, heads, device)
+    kind = {"split": split, "leave": leave, "gated": up is not None}
+    chosen = {rows: tiling(outputs, heads, rows, how, device, **kind) for rows in tiles(most)}
     variants = {rows: (tilings or {}).get(rows, tile) for rows, tile in chosen.items()}
     cut_over_blocks = not leave and any(tile.split > 1 for tile in variants.values())
     wide = leave or y.dtype == "float32"
@@ -174,9 +196,9 @@ def _entry(rows: int, tile: Tiling, how: Cut, outputs: int, heads: int) -> Entry
     )
 
 
-def plane_count(inputs: int) -> int:
+def plane_count(stage: StageDraft) -> int:
     """Partial sums of a product that `leave` leaves."""
-    return cut(inputs).slices // cut(inputs).plane
+    return int(stage.constants["kSlices"]) // int(stage.constants["kPlane"])
 
 
 def plane_rows(most: int) -> int:
@@ -191,6 +213,6 @@ def linear_scratch(*stages: StageDraft) -> tuple[Scratch, ...]:
         for param in stage.params:
             if param.arg == f"scratch:{stage.name}_planes":
                 c, heads = stage.constants, stage.entries[0].grid[1].times
-                size = int(c["kSlices"]) // int(c["kPlane"]) * heads * int(c["kPlaneRows"]) * int(c["kOutputs"])
+                size = plane_count(stage) * heads * int(c["kPlaneRows"]) * int(c["kOutputs"])
                 needs.append(Scratch(f"{stage.name}_planes", Dim(4 * size)))
     return tuple(needs)

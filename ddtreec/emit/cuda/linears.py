@@ -45,7 +45,7 @@ def spelt(site: Site, *tensors: Tensor, eps: Sequence[float] = (), count: str = 
     shapes = [("w", "x".join(map(str, w.tail))) for w in site.weights if len(w.tail) > 1]
     words = [name + text for name, text in shapes]
     numbers = [("s", t.stride) for t in tensors]
-    numbers += [("p", t.pitch) for t in tensors if t.pitch]
+    numbers += [("p", t.run) for t in tensors if t.run != t.tail[-1]]
     numbers += [("f", 32) for t in tensors if t.dtype == "float32"]
     numbers += [("v", vector_of(*tensors)), ("m", tiles(site.most[count])[-1])]
     return "_".join((*words, label(*numbers, *(("e", value) for value in eps))))
@@ -67,7 +67,7 @@ def norm_linear(site: Site) -> KernelDraft:
     """The launch `norm_linear`: RMSNorm, then a product of it."""
     (y,), (x,), (scales, w), eps = site.outs, site.ins, site.weights, site.real("eps")
     h, scratch = held("h", x.width)
-    stages = (rms_norm_stage("norm", x, scales, h, eps), product(site, h, w, y))
+    stages = (rms_norm_stage("rms_norm", x, scales, h, eps), product(site, h, w, y))
     name = f"norm_linear__{spelt(site, x, y, eps=(eps,))}"
     return KernelDraft(name, f"RMSNorm and {described(w)}", stages, (scratch, *linear_scratch(*stages)))
 
@@ -183,7 +183,7 @@ def q_b_absorb_rope(site: Site) -> KernelDraft:
     needs: list[Scratch] = []
     for norm in scales:
         h, scratch = held("h", x.width)
-        stages.append(rms_norm_stage("norm", x, norm, h, eps[0]))
+        stages.append(rms_norm_stage("rms_norm", x, norm, h, eps[0]))
         needs.append(scratch)
         x = h
     q, scratch = held("q", w.tail[0])

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from ddtreec.artifacts.kernels import Dim
 from ddtreec.artifacts.plan import Plan
 from ddtreec.emit.cuda.base import ONE, Entry, KernelDraft, StageDraft
-from ddtreec.emit.cuda.round_state import MOST_ROWS, RING, SLOTS, Operands, Sizes, whole
+from ddtreec.emit.cuda.round_state import MOST_ROWS, RING, SLOTS, WARP, Operands, Sizes, whole
 from ddtreec.emit.cuda.state import room_of
 
-WARP = 32
 PIECES = 4
 """Pieces of a row of features that one thread copies."""
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from ddtreec.artifacts.kernels import Dim, Scratch
 from ddtreec.emit.cuda.base import ONE, Constant, Entry, KernelDraft, Param, StageDraft
-from ddtreec.emit.cuda.round_state import MOST_ROWS, ROWS, Operands, Sizes, label, whole
-
-CHUNK = 4096
-"""Tokens of the vocabulary of one block."""
+from ddtreec.emit.cuda.round_state import CHUNK, MOST_ROWS, ROWS, WARP, Operands, Sizes, label, whole
 
 PICK_THREADS, CUT_THREADS = 256, 512
 """kPickThreads and kCutThreads of cuh/pick.cuh."""
@@ -61,7 +58,7 @@ def pick_greedy(sizes: Sizes, arrays: Operands) -> KernelDraft:
             whole("group"),
             whole("rows"),
         ),
-        entries=(Entry(MOST_ROWS, (Dim(1, ("rows",), PICK_THREADS // 32), ONE, ONE), PICK_THREADS),),
+        entries=(Entry(MOST_ROWS, (Dim(1, ("rows",), PICK_THREADS // WARP), ONE, ONE), PICK_THREADS),),
     )
     return KernelDraft(
         f"pick_greedy__v{sizes.vocab}_{label(sizes.logit)}",

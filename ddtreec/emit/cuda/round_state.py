@@ -15,6 +15,11 @@ SLOTS, ROWS = Dim(by=("slots",)), Dim(by=("rows",))
 MOST_ROWS = 128
 """Most rows of a step."""
 
+WARP = 32
+
+CHUNK = 4096
+"""Tokens of the vocabulary that one block looks at."""
+
 RING = 64
 """Records of a slot before the first is overwritten."""
 
@@ -164,7 +169,7 @@ def values_of_programs(sizes: Sizes) -> dict[str, StateArray]:
     of records in the host's memory."""
     logit = {"float": "float32", "ddt::bf16": "bfloat16"}
     values = [
-        StateArray("logits", logit[sizes.logit], ("rows", sizes.vocab)),
+        StateArray("logits", logit[sizes.logit], ("out_rows", sizes.vocab)),
         StateArray("ring", "int32", ("slots", RING, sizes.record.words)),
     ]
     if sizes.nodes:

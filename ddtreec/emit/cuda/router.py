@@ -28,7 +28,7 @@ def logits_stage(site: Site, x: Tensor, w: Tensor) -> tuple[StageDraft, int]:
         stage = linear_stage(
             LOGITS, x, w.arg, y, outputs=experts, inputs=inputs, device=site.device, most=most, leave=True
         )
-        return stage, plane_count(inputs)
+        return stage, plane_count(stage)
     constants: dict[str, Constant] = {"kExperts": experts, "kInputs": inputs, "kXStride": x.stride}
     params = (
         Param(INPUT, "x", x.arg),

@@ -5,8 +5,8 @@ Which calls there are and in which order was decided by the passes; how each is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -20,8 +20,8 @@ from ddtreec.artifacts.kernels import (
     source_path,
 )
 from ddtreec.artifacts.plan import Call, Plan, Program, Value
-from ddtreec.core.errors import FitError, Problem, VerifyError
-from ddtreec.core.units import format_bytes, parse_bytes
+from ddtreec.core.errors import FitError, VerifyError
+from ddtreec.core.units import parse_bytes
 from ddtreec.emit.cuda.base import Device, KernelDraft, Site, Tensor, stride
 from ddtreec.emit.cuda.registry import LAUNCHES, ROUND
 from ddtreec.emit.cuda.source import header_sources, kernel_source
@@ -40,23 +40,26 @@ def kernel_table(state: State, kinds: Container[str] | None = None) -> tuple[Ker
     FitError where a block needs more shared memory than the device has, VerifyError for a kind without emitter and for
     two texts under one name.
     """
-    plan = assemble(state)
-    device = device_of(state.loaded)
-    work = _Kernels(state.loaded, device)
+    plan, device = assemble(state), device_of(state.loaded)
+    work, most = _Kernels(device), largest(plan)
     programs = {program.name: _program(work, state, plan, program, kinds) for program in plan.programs}
-    rounds = [emitter(plan, device, largest(plan)) for emitter in ROUND] if kinds is None else []
-    names = tuple(work.add("round", draft, Reference) for each in rounds for draft in each.kernels)
-    kernels = tuple(work.kernels[name] for name in sorted(work.kernels))
+    rounds = [emitter(plan, device, most) for emitter in ROUND] if kinds is None else []
+    between = [work.add("round", draft, Reference) for each in rounds for draft in each.kernels]
+    short = short_names(work.drafts)
+    drafts = {short[name]: replace(draft, name=short[name]) for name, draft in work.drafts.items()}
+    check_shared(drafts.values(), state.loaded, device)
+    made = {short[name]: msgspec.structs.replace(kernel, name=short[name]) for name, kernel in work.kernels.items()}
+    kernels = tuple(made[name] for name in sorted(made))
     table = KernelTable(
         format=KERNELS_FORMAT,
         arch=device.arch,
         kernels=kernels,
-        programs=programs,
-        round=names,
-        state=state_arrays(plan, kernels, largest(plan), (array for each in rounds for array in each.arrays)),
-        largest=largest(plan),
+        programs={program: tuple(name and short[name] for name in names) for program, names in programs.items()},
+        round=tuple(short[name] for name in between),
+        state=state_arrays(plan, kernels, most, (array for each in rounds for array in each.arrays)),
+        largest=most,
     )
-    sources = {source_path(name): work.texts[name] for name in sorted(work.texts)}
+    sources = {source_path(name): kernel_source(drafts[name]) for name in sorted(drafts)}
     headers = header_sources(sources.values())
     return table, sources | {f"{HEADER_FOLDER}/{name}": text for name, text in headers.items()}
 
@@ -64,7 +67,7 @@ def kernel_table(state: State, kinds: Container[str] | None = None) -> tuple[Ker
 def _program(
     work: _Kernels, state: State, plan: Plan, program: Program, kinds: Container[str] | None
 ) -> tuple[str, ...]:
-    """The kernel of every call, '' for a collective and for a kind that is not asked for."""
+    """The whole name of the kernel of every call, '' for a collective and for a kind that is not asked for."""
     sites, reference = site_maker(plan, program, work.device), _References(state, program)
     names: list[str] = []
     for call in program.calls:
@@ -132,30 +135,41 @@ def emit(site: Site) -> KernelDraft:
     return emitter(site)
 
 
+def short_names(names: Iterable[str]) -> dict[str, str]:
+    """Of each kernel's whole name ('linear__n256_k768_x768_y256') the first parameter and those that tell it from the
+    others of its kind in this engine ('linear__n256_y256')."""
+    members: dict[str, dict[str, list[str]]] = {}
+    for name in names:
+        kind, _, params = name.partition("__")
+        members.setdefault(kind, {})[name] = params.split("_")
+    short: dict[str, str] = {}
+    for kind, family in members.items():
+        for name, params in family.items():
+            telling = [
+                param
+                for i, param in enumerate(params)
+                if i == 0 or any(o[:i] == params[:i] and o[i : i + 1] != [param] for o in family.values())
+            ]
+            short[name] = f"{kind}__{'_'.join(telling)}" if any(telling) else kind
+    return short
+
+
 @dataclass
 class _Kernels:
-    """Kernels by name: one for all calls that need the same text."""
+    """Kernels by whole name: one for all calls that need the same text."""
 
-    loaded: LoadedEngine
     device: Device
     drafts: dict[str, KernelDraft] = field(default_factory=dict[str, KernelDraft])
-    texts: dict[str, str] = field(default_factory=dict[str, str])
     kernels: dict[str, Kernel] = field(default_factory=dict[str, Kernel])
 
     def add(self, node: str, draft: KernelDraft, reference: Callable[[], Reference]) -> str:
-        """The name of the kernel, which is printed where it is new."""
-        known = self.drafts.get(draft.name)
-        if known == draft:
-            return draft.name
-        kernel, text = draft.kernel(), kernel_source(draft)
-        if known is not None:
-            if text != self.texts[draft.name] or kernel != known.kernel():
-                raise VerifyError("emit", node, f"two kernels are called '{draft.name}'")
-            return draft.name
-        self._verify(node, draft)
-        self.drafts[draft.name] = draft
-        self.texts[draft.name] = text
-        self.kernels[draft.name] = msgspec.structs.replace(kernel, reference=reference())
+        """The name of the kernel."""
+        known = self.drafts.setdefault(draft.name, draft)
+        if known is draft:
+            self._verify(node, draft)
+            self.kernels[draft.name] = msgspec.structs.replace(draft.kernel(), reference=reference())
+        elif known != draft and (known.kernel(), kernel_source(known)) != (draft.kernel(), kernel_source(draft)):
+            raise VerifyError("emit", node, f"two kernels are called '{draft.name}'")
         return draft.name
 
     def _verify(self, node: str, draft: KernelDraft) -> None:
@@ -166,18 +180,18 @@ class _Kernels:
             rows = [entry.rows for entry in stage.entries]
             if not rows or rows != sorted(set(rows)):
                 raise VerifyError("emit", node, f"variants of stage '{stage.name}' for {rows} rows")
-            for entry in stage.entries:
-                if entry.shared > self.device.shared:
-                    raise FitError(shared_problem(self.loaded, draft.name, stage.function(entry), entry.shared))
 
 
-def shared_problem(loaded: LoadedEngine, kernel: str, function: str, need: int) -> Problem:
-    """A block needs more shared memory than the device gives it."""
-    device = loaded.topology.device
-    message = f"a block of {function} in kernel {kernel} needs {format_bytes(need)} of shared memory, "
-    message += f"{device.name} gives it {device.shared_memory}"
-    help = "choose a topology whose devices have more shared memory a block"
-    return loaded.problem("F002", message, "topology", ("device", "shared_memory"), help=help)
+def check_shared(drafts: Iterable[KernelDraft], loaded: LoadedEngine, device: Device) -> None:
+    """Raises FitError where blocks need more shared memory than the device gives them, for the one that needs most."""
+    needs = ((e.shared, s.function(e), d.name) for d in drafts for s in d.stages for e in s.entries)
+    need, function, kernel = max(needs, default=(0, "", ""))
+    if need > device.shared:
+        known = loaded.topology.device
+        message = f"a block of {function} in kernel {kernel} needs {need} bytes of shared memory, "
+        message += f"{known.name} gives it {device.shared}"
+        help = f"choose a topology with at least {-(-need // 1024)}KiB of shared memory a block"
+        raise FitError(loaded.problem("F002", message, "topology", ("device", "shared_memory"), help=help))
 
 
 class _References:

@@ -23,6 +23,7 @@ from ddtreec.core.errors import SpecError
 from ddtreec_runtime import checks
 from ddtreec_runtime.drafting import propose
 from ddtreec_runtime.engine import Engine
+from ddtreec_runtime.foresight import Foresight, foresee
 from ddtreec_runtime.sampling import SamplingParams, pick
 from ddtreec_runtime.threads import using
 from ddtreec_runtime.tree import Tree, chain_tree, verify_walk_lazy
@@ -124,7 +125,7 @@ def replay(engine: Engine, prompt: Sequence[int], tokens: int, params: SamplingP
     length = min(tokens, stop + 1, len(text))
     with torch.inference_mode(), using(engine.threads):
         features, near, differing = read_again(engine, prompt, text, params)
-        tallies = rounds(engine, prompt, text, features, last, ways)
+        tallies = rounds(engine, prompt, text, features, last, ways, params)
     return Replayed(text, length, loops(text[:length]), stop < tokens, len(text), near, differing, tallies)
 
 
@@ -151,9 +152,15 @@ def read_again(engine: Engine, prompt: list[int], text: list[int], params: Sampl
 
 
 def rounds(
-    engine: Engine, prompt: list[int], text: list[int], features: Tensor, last: int, ways: Sequence[Way]
+    engine: Engine,
+    prompt: list[int],
+    text: list[int],
+    features: Tensor,
+    last: int,
+    ways: Sequence[Way],
+    params: SamplingParams,
 ) -> list[Tally]:
-    """The rounds of every way with roots 0 .. `last` of the text."""
+    """The rounds of every way with roots 0 .. `last` of the text, which `params` drew."""
     drafter = engine._fresh().drafter
     assert drafter is not None
     tallies = [Tally() for _ in ways]
@@ -162,14 +169,15 @@ def rounds(
     for root in range(last + 1):
         here = [number for number, at in enumerate(root_of) if at == root]
         drafting = [number for number in here if ways[number].mode != "off"]
-        logits = torch.empty(0)
+        logits, known = torch.empty(0), None
         if drafting:
             start = len(prompt) + root
             drafter.feed(features[fed:start])
             fed = start
             logits = drafter.draft(text[root])
+            known = foresee(params, start, len(logits))
         for number in here:
-            tree = _tree(engine, logits, ways[number])
+            tree = _tree(engine, logits, ways[number], known)
             depths = [0, *tree.depths.tolist()]
             path, _ = verify_walk_lazy(tree, lambda node, d=depths, r=root: text[r + d[node] + 1])
             tallies[number].add(tree, path)
@@ -177,10 +185,10 @@ def rounds(
     return tallies
 
 
-def _tree(engine: Engine, logits: Tensor, way: Way) -> Tree:
+def _tree(engine: Engine, logits: Tensor, way: Way, known: Foresight | None) -> Tree:
     if way.mode == "off":
         return chain_tree(())
-    return propose(logits, way.mode, way.budget, engine.plan.tree)
+    return propose(logits, way.mode, way.budget, engine.plan.tree, known)
 
 
 def _bump(counts: list[int], place: int) -> None:

@@ -49,11 +49,13 @@ extern "C" {
 Lane* emulated_lane();
 // Waits until every lane of `mask` has called with the same mask and finish; the last to come runs finish for all.
 void emulated_meet(unsigned mask, Finish finish);
-void emulated_barrier();
+void emulated_barrier(const char* file, int line);
 void emulated_copy(void* to, const void* from, bool valid);
 void emulated_commit();
 void emulated_wait(int pending);
 bool emulated_is_shared(const void* p);
+// The finish of mma.m16n8k16: in[0..3] A, in[4..5] B, in[6..9] C, out[0..3] D.
+void emulated_mma(Lane* lanes, unsigned mask);
 [[noreturn]] void emulated_fail(const char* why);
 }
 
@@ -184,7 +186,8 @@ inline void __stcs(T* p, T x) { *p = x; }
 
 // ---- threads ----
 
-inline void __syncthreads() { emulated::emulated_barrier(); }
+// A macro, so that threads which meet at different barriers are found out.
+#define __syncthreads() emulated::emulated_barrier(__FILE__, __LINE__)
 inline void __threadfence() {}
 inline void __threadfence_block() {}
 inline void __threadfence_system() {}

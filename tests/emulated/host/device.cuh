@@ -82,41 +82,12 @@ inline void copy_wait() { emulated::emulated_wait(kPending); }
 
 // ---- matrix products of a warp: fragments as device.cuh says ----
 
-inline void mma_finish(emulated::Lane* lanes, u32 mask) {
-  if (mask != kAll) emulated::emulated_fail("mma: not the whole warp");
-  typedef float Row __attribute__((vector_size(32)));  // D and B by rows of 8
-  Row b[16], d[16];
-  float a[16][16];
-  for (int lane = 0; lane < 32; ++lane) {
-    const u32* in = lanes[lane].in;
-    const int g = lane / 4, t = lane % 4;
-    for (int half = 0; half < 2; ++half) {
-      const int k = 2 * t + 8 * half;
-      a[g][k] = low_float(in[2 * half]);
-      a[g][k + 1] = high_float(in[2 * half]);
-      a[g + 8][k] = low_float(in[2 * half + 1]);
-      a[g + 8][k + 1] = high_float(in[2 * half + 1]);
-      b[k][g] = low_float(in[4 + half]);
-      b[k + 1][g] = high_float(in[4 + half]);
-      d[g + 8 * half][2 * t] = __uint_as_float(in[6 + 2 * half]);
-      d[g + 8 * half][2 * t + 1] = __uint_as_float(in[7 + 2 * half]);
-    }
-  }
-  for (int i = 0; i < 16; ++i)
-    for (int k = 0; k < 16; ++k) d[i] += a[i][k] * b[k];
-  for (int lane = 0; lane < 32; ++lane) {
-    const int g = lane / 4, t = lane % 4;
-    for (int half = 0; half < 2; ++half)
-      for (int n = 0; n < 2; ++n) lanes[lane].out[2 * half + n] = __float_as_uint(d[g + 8 * half][2 * t + n]);
-  }
-}
-
 inline void mma(float (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
   emulated::Lane* me = emulated::emulated_lane();
   const u32 in[6] = {a0, a1, a2, a3, b0, b1};
   for (int i = 0; i < 6; ++i) me->in[i] = in[i];
   for (int i = 0; i < 4; ++i) me->in[6 + i] = __float_as_uint(d[i]);
-  emulated::emulated_meet(kAll, mma_finish);
+  emulated::emulated_meet(kAll, emulated::emulated_mma);
   for (int i = 0; i < 4; ++i) d[i] = __uint_as_float(me->out[i]);
 }
 

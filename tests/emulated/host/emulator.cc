@@ -47,6 +47,8 @@ struct Copy {
 struct Fiber {
   void* stack_pointer;
   Wait wait;
+  const char* file;  // of the barrier
+  int line;
   unsigned mask;
   Finish finish;
   unsigned groups;  // groups committed so far
@@ -152,6 +154,14 @@ void run_next() {
 
 void open_barrier() {
   if (!at_barrier || at_barrier < alive) return;
+  const Fiber* one = nullptr;
+  for (const Fiber* fiber = fibers; fiber < fibers + threads; ++fiber) {
+    if (fiber->wait != Wait::kBarrier) continue;
+    if (one && (fiber->line != one->line || strcmp(fiber->file, one->file)))
+      fail("threads %d and %d meet at different barriers: %s:%d and %s:%d", static_cast<int>(one - fibers),
+           static_cast<int>(fiber - fibers), one->file, one->line, fiber->file, fiber->line);
+    one = fiber;
+  }
   at_barrier = 0;
   for (unsigned n = 0; n < threads; ++n) {
     const unsigned i = in_order(n, threads, kThreadsBackwards);
@@ -287,8 +297,11 @@ void emulated_meet(unsigned mask, Finish finish) {
   }
 }
 
-void emulated_barrier() {
-  fibers[current].wait = Wait::kBarrier;
+void emulated_barrier(const char* file, int line) {
+  Fiber& me = fibers[current];
+  me.wait = Wait::kBarrier;
+  me.file = file;
+  me.line = line;
   ++at_barrier;
   open_barrier();
   run_next();
@@ -309,6 +322,35 @@ void emulated_wait(int pending) {
   size_t done = 0;
   while (done < me.copies.size() && me.copies[done].group + pending < me.groups) perform(me.copies[done++]);
   me.copies.erase(me.copies.begin(), me.copies.begin() + done);
+}
+
+// Fragments as templates/cuh/device.cuh says; sums in order of k, in float32. Most of the time of a test is spent here.
+__attribute__((target_clones("avx2", "default"))) void emulated_mma(Lane* of, unsigned mask) {
+  if (mask != ~0u) fail("mma: not the whole warp");
+  float a[16][16];
+  alignas(32) float b[16][8], d[16][8];
+  const auto low = [](uint32_t pair) { return pair << 16; };
+  const auto high = [](uint32_t pair) { return pair & 0xffff0000u; };
+  const auto put = [](float& to, uint32_t bits) { memcpy(&to, &bits, 4); };
+  for (int lane = 0; lane < 32; ++lane) {
+    const unsigned* in = of[lane].in;
+    const int g = lane / 4, t = lane % 4;
+    for (int half = 0; half < 2; ++half) {
+      const int k = 2 * t + 8 * half;
+      put(a[g][k], low(in[2 * half]));
+      put(a[g][k + 1], high(in[2 * half]));
+      put(a[g + 8][k], low(in[2 * half + 1]));
+      put(a[g + 8][k + 1], high(in[2 * half + 1]));
+      put(b[k][g], low(in[4 + half]));
+      put(b[k + 1][g], high(in[4 + half]));
+      memcpy(&d[g + 8 * half][2 * t], in + 6 + 2 * half, 8);
+    }
+  }
+  for (int i = 0; i < 16; ++i)
+    for (int k = 0; k < 16; ++k)
+      for (int n = 0; n < 8; ++n) d[i][n] += a[i][k] * b[k][n];
+  for (int lane = 0; lane < 32; ++lane)
+    for (int half = 0; half < 2; ++half) memcpy(of[lane].out + 2 * half, &d[lane / 4 + 8 * half][2 * (lane % 4)], 8);
 }
 
 // What -fsanitize=alignment,bounds calls; the record begins with the place in the source.

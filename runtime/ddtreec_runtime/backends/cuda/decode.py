@@ -8,7 +8,8 @@ All sequences of a batch begin together and take the slots 0, 1, ..; one that en
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,10 @@ class Decoder:
         plan = machine.plan
         self.machine = machine
         self.captures = True
+        self.listen: Callable[[int, Record], None] | None = None
+        """Hears every record of every slot, for measurements."""
+        self.forbid_waits = False
+        """Makes torch refuse, while rounds run, whatever would block the host."""
         self.rounds_run = self.waits_in_rounds = 0
         """Rounds put into the stream so far, and how often the host was blocked by a call while they ran."""
         self.block = plan.drafter.block if plan.drafter is not None else 1
@@ -81,9 +86,12 @@ class Decoder:
             self._admit(jobs)
             for answer in answers:
                 answer.begin()
-            self._prefill([job.prompt for job in jobs])
+            self._prefill([job.prompt for job in jobs], any(job.mode for job in jobs))
             self._first(jobs)
-            self._decode(answers)
+            waits = self.machine.driver.waits
+            with refusing_waits(self.forbid_waits):
+                self._decode(answers)
+            self.waits_in_rounds += self.machine.driver.waits - waits
 
     @property
     def most_sequences(self) -> int:
@@ -114,14 +122,15 @@ class Decoder:
             "status": [RUNS for _ in jobs],
         }
         for name, column in columns.items():
-            array = arrays[name]
-            array.zero_()
-            array[: len(column)] = torch.tensor(column, dtype=array.dtype)
+            if name in arrays:  # plain decoding needs no budget and the like
+                arrays[name].zero_()
+                arrays.put(name, torch.tensor(column, dtype=arrays[name].dtype))
 
     # ---- prefill ----
 
-    def _prefill(self, prompts: Sequence[Sequence[int]]) -> None:
-        """Commits all prompts, the last chunk of each in the same step; leaves logits of the last tokens."""
+    def _prefill(self, prompts: Sequence[Sequence[int]], drafting: bool) -> None:
+        """Commits all prompts, the last chunk of each in the same step; leaves logits of the last tokens. `drafting`:
+        their features go to the drafter's context."""
         slots, longest = len(prompts), max(map(len, prompts))
         group = self._chunk_group(slots, longest)
         chunks = -(-longest // group)
@@ -132,7 +141,7 @@ class Decoder:
             self._fill_chunk(prompts, starts, ends, group, last)
             driver = self.machine.driver
             driver.run(self._target.launches(Shape(slots, group, slots if last else 0)))
-            if self._from_target is not None:
+            if drafting and self._from_target is not None:
                 driver.run(self._from_target.launches(Shape(slots, group, 0)))
 
     def _chunk_group(self, slots: int, longest: int) -> int:
@@ -168,7 +177,7 @@ class Decoder:
     # ---- rounds ----
 
     def _decode(self, answers: Sequence[Answer]) -> None:
-        slots, waits = len(answers), self.machine.driver.waits
+        slots = len(answers)
         running = dict.fromkeys(range(slots), 0)  # slot: records read
         play = self._player([answer.job for answer in answers])
         made = 0
@@ -180,12 +189,13 @@ class Decoder:
             for slot in list(running):
                 record = self._await(slot, running[slot] + 1)
                 running[slot] += 1
+                if self.listen is not None:
+                    self.listen(slot, record)
                 ended, cancelled = record.status != RUNS, answers[slot].hear(record)
                 if cancelled and not ended:
                     self.machine.arrays["status"][slot : slot + 1].fill_(CANCELLED)
                 if cancelled or ended:
                     del running[slot]
-        self.waits_in_rounds += self.machine.driver.waits - waits
         self.rounds_run += made
 
     def _player(self, jobs: Sequence[Job]) -> Callable[[], None]:
@@ -272,6 +282,19 @@ class Decoder:
         if tree.verify_cost and "round_cost" in arrays:
             costs = torch.tensor(tree.verify_cost, dtype=torch.float64) + tree.draft_cost
             arrays["round_cost"][: len(costs)] = costs
+
+
+@contextmanager
+def refusing_waits(refuse: bool) -> Iterator[None]:
+    """While open, torch raises where it would block the host for the device."""
+    before = torch.cuda.get_sync_debug_mode() if refuse else 0
+    if refuse:
+        torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        if refuse:
+            torch.cuda.set_sync_debug_mode(before)
 
 
 def causal_words(rows: int) -> np.ndarray:

@@ -13,7 +13,6 @@ import msgspec
 import torch
 from torch import Tensor
 
-from ddtreec.artifacts.kernels import KernelTable
 from ddtreec.artifacts.plan import Plan, Program
 from ddtreec.core.errors import Loc, Problem, SpecError
 from ddtreec.core.units import parse_rate
@@ -21,7 +20,7 @@ from ddtreec_runtime.backends.cuda.alone import alone
 from ddtreec_runtime.backends.cuda.decode import causal_words
 from ddtreec_runtime.backends.cuda.device import check_arch, check_room, load_kernels, open_driver, read_table
 from ddtreec_runtime.backends.cuda.driver import Driver, Launch
-from ddtreec_runtime.backends.cuda.machine import Machine
+from ddtreec_runtime.backends.cuda.machine import Loaded, Machine
 from ddtreec_runtime.backends.cuda.steps import DeviceProgram, Shape
 from ddtreec_runtime.backends.cuda.synthetic import synthetic_weights
 from ddtreec_runtime.backends.cuda.weights import layouts_of
@@ -48,7 +47,7 @@ def measure_rank(
     check_arch(table, torch.cuda.get_device_capability(), name, path)
     check_room(bundle.plan, torch.cuda.mem_get_info()[0], name, path)
     with driver.ordered(), torch.inference_mode():
-        machine = lonely_machine(bundle, table, driver, rank, progress)
+        machine = lonely_machine(bundle, load_kernels(bundle, table, driver), driver, "cuda", rank, progress)
         bench = RankBench(machine, context, read_rate(path))
         steps = [bench.step(count, kernels) for count in rows]
         drafts = [bench.draft(program) for program in ("draft_block", "draft_context") if program in machine.programs]
@@ -70,17 +69,17 @@ def measure_rank(
     }
 
 
-def lonely_machine(bundle: Bundle, table: KernelTable, driver: Driver, rank: int, progress: Told | None) -> Machine:
+def lonely_machine(
+    bundle: Bundle, loaded: Loaded, driver: Driver, device: torch.device | str, rank: int, progress: Told | None = None
+) -> Machine:
     """The machine of one rank without the others: random weights, and nothing behind its collectives."""
     plan = bundle.plan
     apart = [alone(program) for program in plan.programs]
     lonely = msgspec.structs.replace(plan, programs=tuple(one.program for one in apart))
-    weights = synthetic_weights(plan.weights, layouts_of(plan, table), "cuda", progress=progress)
+    weights = synthetic_weights(plan.weights, layouts_of(plan, loaded.table), device, progress=progress)
     nothing = dict.fromkeys(("all_reduce", "all_gather"), _nothing)
-    loaded = load_kernels(bundle, table, driver)
     own = dataclasses.replace(bundle, plan=lonely)
-    drafting = plan.drafter is not None
-    machine = Machine(own, loaded, driver, weights, "cuda", drafting, rank, nothing)
+    machine = Machine(own, loaded, driver, weights, device, plan.drafter is not None, rank, nothing)
     for one in apart:
         for value in one.gathered:
             machine.kept[one.program.name][value].normal_()
@@ -103,10 +102,10 @@ class RankBench:
         """The target on one sequence with `rows` rows behind the context, logits for every one."""
         program = self.machine.programs["target"]
         shape = Shape(1, rows, min(rows, program.program.max_out_rows))
-        self._begin(rows, program)
+        self.begin(rows, program)
         launches = program.launches(shape)
-        distinct = self._experts(program, shape)
-        size = self._bytes(program.program, rows, distinct)
+        distinct = self.experts(program, shape)
+        size = self.bytes_read(program.program, rows, distinct)
         times = self._times(launches, f"a step of {rows} rows")
         found = _numbers(times) | {
             "rows": rows,
@@ -126,10 +125,10 @@ class RankBench:
         contract = self.machine.plan.drafter
         assert contract is not None
         rows = contract.block
-        self._begin(rows, program)
+        self.begin(rows, program)
         shape = Shape(1, rows, rows - 1 if name == "draft_block" else 0)
         launches = program.launches(shape)
-        size = self._bytes(program.program, rows, [])
+        size = self.bytes_read(program.program, rows, [])
         times = self._times(launches, name)
         return _numbers(times) | {
             "program": name,
@@ -142,7 +141,7 @@ class RankBench:
 
     # ---- steps ----
 
-    def _begin(self, rows: int, program: DeviceProgram) -> None:
+    def begin(self, rows: int, program: DeviceProgram) -> None:
         """A chain of rows behind the context, with tokens that this rank holds."""
         arrays = self.machine.arrays
         arrays.put("positions", torch.arange(self.context, self.context + rows))
@@ -165,7 +164,7 @@ class RankBench:
         coord = str(call.params.get("coord") or "rank")
         return per * self.machine.plan.mesh.coord(coord, self.machine.rank), held
 
-    def _experts(self, program: DeviceProgram, shape: Shape) -> list[int]:
+    def experts(self, program: DeviceProgram, shape: Shape) -> list[int]:
         """Distinct experts that the rows of a step chose, by layer."""
         values = program.values(shape)
         ids = {value.id for value in program.program.values if value.dtype == "int64" and value.home == "arena"}
@@ -176,7 +175,7 @@ class RankBench:
         self.machine.driver.wait()
         return [len(set(one.flatten().tolist())) for one in chosen]
 
-    def _bytes(self, program: Program, rows: int, distinct: Sequence[int]) -> int:
+    def bytes_read(self, program: Program, rows: int, distinct: Sequence[int]) -> int:
         """Bytes that a step must read: each weight once, of experts the chosen ones, of the embedding its rows, the
         latents of the context."""
         records = {weight.id: weight for weight in self.machine.plan.weights}

@@ -58,7 +58,7 @@ def load_weights(
 ) -> dict[str, Tensor]:
     """Weights of one rank by id; equal slices in equal layouts are one tensor.
 
-    Raises CheckpointError as `weights.load_rank` does, K029 where a packed weight cannot stay packed, K030 where a weight
+    Raises CheckpointError as `weights.load_rank` does, K029 where a packed weight cannot stay packed, K030 where one
     that must not be rounded would be.
     """
     readers = {store: Reader(checkpoint) for store, checkpoint in checkpoints.items()}
