@@ -277,11 +277,18 @@ struct Jobs {
       at += members;
     }
     __syncthreads();
-    for (int p = thread; p < pairs; p += kThreads) {
-      if (local[p] == kExperts) continue;
-      int rank = 0;  // among the pairs of the expert: blocks must agree on which job a pair is in
-      for (int other = 0; other < p; ++other) rank += local[other] == local[p];
-      pair[count[local[p]] + rank] = static_cast<unsigned short>(p);
+    if (warp == 0) {  // in their order: blocks must agree on which job a pair is in
+      for (int done = 0; done < pairs; done += kWarp) {
+        const int p = done + lane, e = p < pairs ? local[p] : kExperts;
+        const u32 alike = __match_any_sync(kAll, e);
+        const int rank = __popc(alike & ((1u << lane) - 1)), place = e < kExperts ? count[e] + rank : 0;
+        __syncwarp();
+        if (e < kExperts) {
+          pair[place] = static_cast<unsigned short>(p);
+          if (rank == 0) count[e] = place + __popc(alike);
+        }
+        __syncwarp();
+      }
     }
     __syncthreads();
     return all >> 16;
