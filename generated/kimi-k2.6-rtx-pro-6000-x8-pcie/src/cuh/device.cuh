@@ -40,6 +40,13 @@ __device__ __forceinline__ u32 fma_pair(u32 a, u32 b, u32 c) {
   return y;
 }
 
+// (x & mask) | set in one instruction; the compiler makes two of it where both are constants.
+__device__ __forceinline__ u32 take_bits(u32 x, u32 mask, u32 set) {
+  u32 y;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(y) : "r"(x), "r"(mask), "r"(set));
+  return y;
+}
+
 __device__ __forceinline__ float silu(float x) { return x / (1.0f + __expf(-x)); }
 
 // ---- memory ----

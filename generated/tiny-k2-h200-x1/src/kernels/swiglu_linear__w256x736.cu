@@ -50,7 +50,7 @@ struct LinearM32 : Linear {
   static constexpr bool kSerial = false;
   static constexpr bool kFetch = false;
   static constexpr int kAhead = 4;
-  static constexpr int kUnit = 4;
+  static constexpr int kUnit = 2;
   static constexpr int kUnitsAhead = 2;
   static constexpr int kPass = 4;
 };
@@ -63,7 +63,7 @@ struct LinearM64 : Linear {
   static constexpr bool kSerial = false;
   static constexpr bool kFetch = false;
   static constexpr int kAhead = 2;
-  static constexpr int kUnit = 4;
+  static constexpr int kUnit = 2;
   static constexpr int kUnitsAhead = 2;
   static constexpr int kPass = 4;
 };
