@@ -172,7 +172,7 @@ struct Stream {
 };
 
 // The work of a step, sorted by expert: a job is one expert with up to kWidth of the (row, k) pairs that chose it. Every block makes
-// the list for itself; the order of the pairs inside an expert differs from block to block and changes no result.
+// the list for itself, the same in all of them: the pairs of an expert stand in their own order.
 template <int kPairs, int kExperts, int kWidth>
 struct Jobs {
   static constexpr int kMost = (kPairs < kExperts ? kPairs : kExperts) + kPairs / kWidth;
@@ -234,7 +234,10 @@ struct Jobs {
     }
     __syncthreads();
     for (int p = thread; p < pairs; p += kThreads) {
-      if (local[p] < kExperts) pair[atomicAdd(&count[local[p]], 1)] = static_cast<unsigned short>(p);
+      if (local[p] == kExperts) continue;
+      int rank = 0;  // among the pairs of the expert: blocks must agree on which job a pair is in
+      for (int other = 0; other < p; ++other) rank += local[other] == local[p];
+      pair[count[local[p]] + rank] = static_cast<unsigned short>(p);
     }
     __syncthreads();
     return all >> 16;
