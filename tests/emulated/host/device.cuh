@@ -60,12 +60,6 @@ inline uint4 load16(const void* p) {
   return *static_cast<const uint4*>(p);
 }
 
-inline void fetch_to_l2(const void* from, u32 bytes) {
-  need_aligned16(from, "fetch_to_l2: the address is no multiple of 16");
-  if (bytes % 16) emulated::emulated_fail("fetch_to_l2: the size is no multiple of 16");
-  (void)*(static_cast<const volatile char*>(from) + bytes - 1);
-}
-
 // Shared addresses are host addresses here; only their low bits are looked at by bodies.
 inline u32 shared_address(const void* p) { return static_cast<u32>(reinterpret_cast<u64>(p)); }
 

@@ -65,11 +65,6 @@ __device__ __forceinline__ uint4 load16(const void* p) { return *reinterpret_cas
 
 __device__ __forceinline__ u32 shared_address(const void* p) { return static_cast<u32>(__cvta_generic_to_shared(p)); }
 
-// Sends for `bytes` (a multiple of 16) at an address that is one: they come to L2 in the background.
-__device__ __forceinline__ void fetch_to_l2(const void* from, u32 bytes) {
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes));
-}
-
 // Copies 16 bytes to shared memory in the background; zeros where `valid` is false (then `from` is not read).
 __device__ __forceinline__ void copy_async16(void* to, const void* from, bool valid = true) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(valid ? 16 : 0));
