@@ -173,7 +173,7 @@ def merge_stage(y: Tensor, heads: int, width: int, window: int, splits: Mapping[
 
 
 def merge_lanes(width: int) -> int:
-    """Threads of a merge's block that take neighbouring columns, four each: 32, or a power of two that covers `width`."""
+    """Threads of a merge's block that take neighbouring columns, four each: 32, or a power of two >= width / 4."""
     return next((n for n in (8, 16) if 4 * n >= width), WARP)
 
 
