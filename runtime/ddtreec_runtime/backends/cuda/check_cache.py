@@ -66,7 +66,7 @@ class Places:
     def _oldest(self, committed: int) -> int:
         if self.kind == "latent":
             return 0
-        window = _context(self.case.plan)[self.case.layer][0]
+        window = rings(self.case.plan)[self.case.layer][0]
         return max(0, committed - window + 1) if window else 0
 
 
@@ -84,7 +84,7 @@ def places_of(case: Case, table: KernelTable, draw: torch.Generator) -> Places |
         order = torch.randperm(tokens // plan.limits.page, generator=draw)[: case.slots * each]
         pages = order.view(case.slots, each).to(torch.int32)
         return Places(case, kind, (layer + 1, tokens, width), layer, layer * tokens * width, width, 0, pages)
-    layers_ = _context(plan)
+    layers_ = rings(plan)
     caches = [cache for cache in plan.caches if cache.kind == "context"]
     width = 2 * caches[0].heads * caches[0].head_dim
     sizes = [plan.limits.sequences * ring * width for _, ring in layers_]
@@ -94,7 +94,7 @@ def places_of(case: Case, table: KernelTable, draw: torch.Generator) -> Places |
     return Places(case, kind, (sum(sizes),), case.layer, sum(sizes[: case.layer]), width, ring, None)
 
 
-def _context(plan: Plan) -> list[tuple[int, int]]:
+def rings(plan: Plan) -> list[tuple[int, int]]:
     """(window, tokens of a slot) of every drafter layer."""
     step = max(plan.limits.chunk, plan.drafter.block if plan.drafter else 0)
     most = plan.limits.context + step
