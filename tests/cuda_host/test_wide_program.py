@@ -1,4 +1,4 @@
-"""The comparison that tests/gpu/wide.py makes, on the emulator, with the tiny engine on eight ranks for the wide one."""
+"""What tests/gpu/wide.py compares, on the emulator: the tiny engine on eight ranks stands for the wide one."""
 
 from __future__ import annotations
 

@@ -22,6 +22,8 @@ from ddtreec_runtime.bundle import open_bundle
 class GpuLauncher:
     """Runs the launches of a check on the GPU; see `check.Launcher`."""
 
+    device = "cuda"
+
     def __init__(self, driver: Driver, functions: Mapping[tuple[str, str], Any]):
         self._driver = driver
         self._functions = functions
