@@ -11,9 +11,8 @@ from tests.gpu.wide import RANKS, TARGET_BEHIND, TARGET_ROWS, faults, lines, mea
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RANKS)
 def test_all_kernels_at_full_width(name: str) -> None:
-    found, _ = measured(name)
-    print("\n".join(lines(name)))
-    measured.cache_clear()
+    found, about = measured(name)
+    print("\n".join(lines(name, found, about)))
     assert not faults(found)
     steps = {(one.rows, one.committed) for one in found.results if one.program == "target"}
     assert steps == {(rows, committed) for rows in TARGET_ROWS for committed in TARGET_BEHIND}

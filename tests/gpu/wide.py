@@ -9,12 +9,11 @@ CPU the matrices of one layer alone would take minutes.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import math
 import sys
 import time
-from dataclasses import asdict
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +53,6 @@ def bundle(name: str) -> Path:
     return folder / "bundle"
 
 
-@cache
 def measured(name: str) -> tuple[Found, dict[str, Any]]:
     """All steps of an engine: what was found, and how it was found."""
     began, path = time.perf_counter(), bundle(name)
@@ -78,6 +76,7 @@ def measured(name: str) -> tuple[Found, dict[str, Any]]:
         driver.wait()
         done = time.perf_counter()
         rank.machine.close()
+        del rank
     about = {
         "engine": opened.plan.engine,
         "layout": opened.plan.layout,
@@ -93,7 +92,9 @@ def measured(name: str) -> tuple[Found, dict[str, Any]]:
         "seconds": done - made,
         "allocated": torch.cuda.max_memory_allocated(),
     }
+    gc.collect()
     torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
     return found, about
 
 
@@ -142,12 +143,23 @@ def summary(found: Found) -> dict[str, Any]:
         router["largest_gap"] = max(router["largest_gap"], choice.gap)
         router["least_bound"] = min(router["least_bound"], choice.bound)
         router["most_experts"] = max(router["most_experts"], choice.experts)
-    return {"kernels": kernels, "results": results, "routers": routers}
+    return {"kernels": kernels, "steps": steps(found), "results": results, "routers": routers}
 
 
-def lines(name: str) -> list[str]:
+def steps(found: Found) -> list[dict[str, Any]]:
+    """Of every step what stands at its end, and the worst of all in it."""
+    told: dict[tuple[str, int, int], dict[str, Any]] = {}
+    for one in found.results:
+        key = (one.program, one.rows, one.committed)
+        step = told.setdefault(key, {"worst_alone": 0.0, "worst_in_a_row": 0.0})
+        step["worst_alone"] = max(step["worst_alone"], one.alone)
+        step["worst_in_a_row"] = max(step["worst_in_a_row"], one.in_a_row)
+        step |= {"last": one.result, "last_in_a_row": one.in_a_row}
+    return [{"program": p, "rows": rows, "behind": behind} | step for (p, rows, behind), step in told.items()]
+
+
+def lines(name: str, found: Found, about: dict[str, Any]) -> list[str]:
     """The summary to read."""
-    found, about = measured(name)
     told = summary(found)
     head = (
         f"{name}: rank {about['rank']} of {about['ranks']} on {about['device']}, {about['allocated'] / 2**30:.1f} GiB, "
@@ -156,6 +168,12 @@ def lines(name: str) -> list[str]:
     text = [head, f"{'kernel':<40} {'results':>7} {'alone':>9} {'worst row':>9}"]
     for kernel, row in told["kernels"].items():
         text.append(f"{kernel:<40} {row['results']:>7} {row['alone']:>9.2e} {row['alone_row']:>9.2e}")
+    text.append(f"{'step':<40} {'alone':>9} {'in a row':>9} {'its end':>9}")
+    for step in told["steps"]:
+        place = f"{step['program']}, {step['rows']} rows behind {step['behind']}"
+        text.append(
+            f"{place:<40} {step['worst_alone']:>9.2e} {step['worst_in_a_row']:>9.2e} {step['last_in_a_row']:>9.2e}"
+        )
     text.append(f"{'result, behind all kernels before it':<72} {'error':>9} {'worst row':>9}")
     for result, row in told["results"].items():
         text.append(f"{result:<72} {row['in_a_row']:>9.2e} {row['in_a_row_row']:>9.2e}")
@@ -180,13 +198,9 @@ def main() -> int:
         found, about = measured(name)
         said = faults(found)
         wrong += len(said)
-        print("\n".join([*lines(name), *said[:20], f"{name}: {len(said)} faults"]), flush=True)
-        steps = [asdict(one) for one in found.results]
-        written[name] = (
-            about | summary(found) | {"faults": said, "steps": steps, "choices": [asdict(c) for c in found.choices]}
-        )
-        asked.results.write_text(json.dumps(written, indent=1))
-        measured.cache_clear()
+        print("\n".join([*lines(name, found, about), *said[:20], f"{name}: {len(said)} faults"]), flush=True)
+        written[name] = about | {"faults": said} | summary(found)
+        asked.results.write_text(json.dumps(written, indent=1) + "\n")
     return 1 if wrong else 0
 
 

@@ -1,4 +1,4 @@
-"""`ddtreec verify`: every kernel of a bundle on the GPU of this machine, held against its parts on the CPU."""
+"""`ddtreec verify`: every kernel of a bundle on the GPU of this machine, held against its parts in float64."""
 
 from __future__ import annotations
 
