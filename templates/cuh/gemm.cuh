@@ -15,10 +15,10 @@ constexpr int kStep = 32;    // k of one load of a warp
 
 // What follows from the constants of a stage: kOutputs, kInputs (N, K of one head); kXStride, kXHead, kYStride, kYHead (elements
 // from row to row and from head to head); kVector (elements of an access that alignment allows: 8 or 1); kSlices, kPlane;
-// kPlaneRows (rows of a plane in memory), kLeave (planes are left for the next stage to add up); and of a variant: kRows (tokens at most), kTiles (16-row tiles of a
-// warp), kRowWarps (warps of a block over weight rows), kSplit (blocks over K), kSerial (a warp sums all slices of its block, one
-// after the other; otherwise each has a warp), kFetch (the block's weights are sent for on entry, into L2), kAhead (steps of weights
-// in flight), kUnit (token tiles loaded together), kUnitsAhead (such units in flight), kPass (token tiles summed at a time).
+// kPlaneRows (rows of a plane in memory), kLeave (planes are left for the next stage to add up); and of a variant: kRows (tokens at
+// most), kTiles (16-row tiles of a warp), kRowWarps (warps of a block over weight rows), kSplit (blocks over K), kSerial (a warp sums
+// all slices of its block, one after the other; otherwise each has a warp), kAhead (steps of weights in flight), kUnit (token tiles
+// loaded together), kUnitsAhead (such units in flight), kPass (token tiles summed at a time).
 template <typename S>
 struct LinearShape : S {
   static constexpr int kColumns = S::kRows / 8;
@@ -42,7 +42,6 @@ struct LinearShape : S {
   static_assert(kBlockSlices % S::kPlane == 0 && S::kSlices % S::kSplit == 0);
   static_assert(S::kAhead * kUnits % S::kUnitsAhead == 0, "the ring of activations must close with that of weights");
   static_assert(!S::kSerial || (kBlockSlices == S::kPlane && kSteps % S::kAhead == 0), "a block that is serial sums one plane");
-  static_assert(!S::kFetch || S::kSplit == 1, "only whole rows are sent for");
 
   // First k of step i of a warp, from that of its first step.
   __device__ static constexpr int k_of(int i) {
@@ -166,12 +165,6 @@ __device__ __forceinline__ void linear_body(X x, const bf16* w, Y* y, float* pla
 #pragma unroll
   for (int i = 0; i < S::kAhead; ++i) {
     if (i < L::kAllSteps) load_a(a[i], i);
-  }
-  if constexpr (S::kFetch) {
-    const int n = first_n + threadIdx.x;
-    if (threadIdx.x < L::kBlockRows && n < S::kOutputs) {
-      fetch_to_l2(w + (static_cast<i64>(head) * S::kOutputs + n) * S::kInputs, S::kInputs * 2);
-    }
   }
   let_successor_start();
   wait_for_predecessor();

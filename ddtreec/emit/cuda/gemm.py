@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ddtreec.artifacts.kernels import Dim, Scratch
 from ddtreec.emit.cuda.base import ONE, Constant, Device, Entry, Param, StageDraft, Tensor, tiles
@@ -26,15 +26,14 @@ class Cut:
 @dataclass(frozen=True, slots=True)
 class Tiling:
     """What may differ from variant to variant: `tiles` 16-row tiles a warp and `row_warps` warps over weight rows,
-    `split` blocks over K, `serial` (a warp sums all slices of a block), `fetch` (weights are sent for into L2),
-    `ahead` steps of weights in flight, `unit` token tiles loaded together and `units_ahead` such units in flight,
-    `each_pass` token tiles summed at a time, `blocks` a multiprocessor should hold."""
+    `split` blocks over K, `serial` (a warp sums all slices of a block), `ahead` steps of weights in flight, `unit`
+    token tiles loaded together and `units_ahead` such units in flight, `each_pass` token tiles summed at a time,
+    `blocks` a multiprocessor should hold."""
 
     tiles: int = 1
     row_warps: int = 1
     split: int = 1
     serial: bool = False
-    fetch: bool = False
     ahead: int = 4
     unit: int = 1
     units_ahead: int = 4
@@ -64,8 +63,14 @@ def cut(outputs: int, inputs: int, heads: int, device: Device) -> Cut:
     return Cut(slices, slices // planes)
 
 
+def steps_of(inputs: int, how: Cut) -> int:
+    """Loads of a warp over one slice (LinearShape::kSteps)."""
+    return 2 * -(-inputs // (STRIPE * how.slices))
+
+
 def tiling(
     outputs: int,
+    inputs: int,
     heads: int,
     rows: int,
     how: Cut,
@@ -75,17 +80,16 @@ def tiling(
     leave: bool = False,
     gated: bool = False,
 ) -> Tiling:
-    """A tiling for steps of up to `rows` rows (one of ROW_TILES). Few rows: as many warps as there are slices, for the
-    sake of loads in flight. Many rows: blocks of more weight rows, so that activations are read less often. `split`,
-    `leave`: see `linear_stage`; planes that are left anyway cost nothing to cut over blocks. `gated` activations take
-    twice the registers."""
-    columns, planes = rows // 8, how.slices // how.plane
+    """A tiling for steps of up to `rows` rows (one of ROW_TILES). `split`, `leave`: see `linear_stage`; planes that are
+    left anyway cost nothing to cut over blocks. `gated` activations take twice the registers. Many rows: blocks of more
+    weight rows, so that activations are read less often."""
+    planes = how.slices // how.plane
     if rows <= 16:
-        blocks = max(1, min(4, 16 // how.slices))
-        return Tiling(split=planes if leave else 1, unit=columns, units_ahead=4, each_pass=columns, blocks=blocks)
-    unit = 2 if gated else 4
+        tile = few_rows(outputs, inputs, heads, rows, how, device, gated=gated)
+        return replace(tile, split=planes) if leave else tile
     if rows >= 64 and is_tall(outputs, heads, device) and how.slices > 1:
         row_warps = 8 if -(-outputs // 128) * heads * 4 >= device.sms * 3 else 4
+        unit = 2 if gated else rows // 16
         return Tiling(row_warps=row_warps, serial=True, ahead=2, unit=unit, units_ahead=2, each_pass=4)
     row_warps = {32: 2, 64: 4, 128: 2}[rows]
     most_warps = 8 if rows == 128 else 16  # of 32 * 8 threads each may have 255 registers
@@ -97,8 +101,34 @@ def tiling(
         cuts *= 2
     while row_warps > 1 and how.slices // cuts * row_warps > most_warps:
         row_warps //= 2
-    ahead = 2 if rows == 64 else 4
+    unit, ahead = 2 if gated else 4, 4 if rows == 32 else 2
     return Tiling(row_warps=row_warps, split=cuts, ahead=ahead, unit=unit, units_ahead=2, each_pass=4)
+
+
+def few_rows(
+    outputs: int, inputs: int, heads: int, rows: int, how: Cut, device: Device, *, gated: bool = False
+) -> Tiling:
+    """A tiling for up to 8 or 16 rows: a warp a slice, and weights in flight are what counts. As measured on an H200:
+
+    - Blocks of 32 weight rows read activations half as often as those of 16. They win where they fill the device one
+      and a half times; 24 warps a multiprocessor with two steps in flight each beat 16 with four, except where four are
+      all there is.
+    - Blocks of 16 that are more than the device has multiprocessors: two at a time, so that one's end is hidden.
+    - One block a multiprocessor or less: the more steps of a warp in flight the better.
+    """
+    columns, steps = rows // 8, steps_of(inputs, how)
+    unit = 1 if gated else columns
+    if 2 * -(-outputs // 32) * heads >= 3 * device.sms:
+        ahead, warps = (4, 16) if steps <= 4 else (2, 24)
+        blocks = max(1, warps // how.slices)
+        units_ahead = 1 if gated and rows == 16 else 2
+        return Tiling(tiles=2, ahead=ahead, unit=unit, units_ahead=units_ahead, each_pass=columns, blocks=blocks)
+    if rows == 16:
+        return Tiling(unit=unit, each_pass=columns, blocks=max(1, min(4, 16 // how.slices)))
+    if -(-outputs // 16) * heads > device.sms:
+        return Tiling(units_ahead=2 if gated else 4, blocks=max(1, min(8, 32 // how.slices)))
+    ahead = max((n for n in (4, 5, 6, 7, 8) if steps % n == 0 and not gated), default=4)
+    return Tiling(ahead=ahead, units_ahead=ahead)
 
 
 def slice_warps(how: Cut, tile: Tiling) -> int:
@@ -138,7 +168,7 @@ def linear_stage(
     """
     how = cut(outputs, inputs, heads, device)
     kind = {"split": split, "leave": leave, "gated": up is not None}
-    chosen = {rows: tiling(outputs, heads, rows, how, device, **kind) for rows in tiles(most)}
+    chosen = {rows: tiling(outputs, inputs, heads, rows, how, device, **kind) for rows in tiles(most)}
     variants = {rows: (tilings or {}).get(rows, tile) for rows, tile in chosen.items()}
     cut_over_blocks = not leave and any(tile.split > 1 for tile in variants.values())
     wide = leave or y.dtype == "float32"
@@ -187,7 +217,6 @@ def _entry(rows: int, tile: Tiling, how: Cut, outputs: int, heads: int) -> Entry
             "kRowWarps": tile.row_warps,
             "kSplit": tile.split,
             "kSerial": tile.serial,
-            "kFetch": tile.fetch,
             "kAhead": tile.ahead,
             "kUnit": tile.unit,
             "kUnitsAhead": tile.units_ahead,

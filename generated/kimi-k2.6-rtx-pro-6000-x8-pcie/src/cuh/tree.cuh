@@ -54,8 +54,8 @@ constexpr i64 kNever = 0x7fffffffffffffffll;  // cost of an empty place
 constexpr float kLowest = -33554432.0f;        // -2^25 nats: sums of 63 such steps stay within an int64
 constexpr int kTreeThreads = 128;
 
-// Rank path of a candidate: ranks + 1 from the root down, S::kRankBits each from the top of the words, 0 behind the last.
-// As numbers, paths are in lexicographic order, a path before what begins with it.
+// Rank path of a candidate: ranks + 1 from the root down, S::kRankBits each from the top of the words, 0 behind the
+// last. As numbers, paths are in lexicographic order, a path before what begins with it.
 template <typename S>
 struct Path {
   static constexpr int kPerWord = 64 / S::kRankBits, kWords = (S::kLevels + kPerWord - 1) / kPerWord;
@@ -116,8 +116,9 @@ __device__ __forceinline__ u64 warp_least(u64 x) {
   return static_cast<u64>(least) << 32 | __reduce_min_sync(kAll, high == least ? low : kAll);
 }
 
-// Takes the best candidate `most` times: least cost, then first path. One warp; lane l holds places l, l + 32, ..: a node
-// that leaves place p is followed there by its sibling, its first child takes the next new place. Returns how many.
+// Takes the best candidate `most` times: least cost, then first path. One warp; lane l holds places l, l + 32, ..: a
+// node that leaves place p is followed there by its sibling, its first child takes the next new place. Returns how
+// many.
 template <typename S>
 __device__ __forceinline__ int best_first(TreeRoom<S>& room, int most) {
   constexpr int kPlaces = (S::kNodes + kWarp) / kWarp;

@@ -10,12 +10,12 @@ struct Tokens {
   __device__ __forceinline__ static bool has(int token) { return (false || ... || (token == kIds)); }
 };
 
-// Follows the picks from the root of a slot's tree, commits the accepted tokens and the pick behind them, and writes the
-// round's record. One warp a slot; lane l looks after the nodes l, l + 32, .. and after the l-th committed token.
+// Follows the picks from the root of a slot's tree, commits the accepted tokens and the pick behind them, and writes
+// the round's record. One warp a slot; lane l looks after the nodes l, l + 32, .. and after the l-th committed token.
 //
 // Picks below 0 are faults: with temperature 0 anywhere in the tree, otherwise on the path. Such a round commits
-// nothing. Of the committed tokens only what `limit` still wants is output, and of that only up to the first stop token;
-// either ends the sequence, and then nothing moves on: length and anchor stay.
+// nothing. Of the committed tokens only what `limit` still wants is output, and of that only up to the first stop
+// token; either ends the sequence, and then nothing moves on: length and anchor stay.
 template <typename S>
 __device__ __forceinline__ void walk(const int* tokens, const int* nodes, const int* parents, const int* ranks,
                                      const double* scores, const int* picks, const double* temperature,
@@ -122,8 +122,8 @@ __device__ __forceinline__ void walk(const int* tokens, const int* nodes, const 
   if (lane == 0) *const_cast<volatile int*>(record) = round + 1;
 }
 
-// Moves the latents of accepted rows right behind the committed tokens, in layer blockIdx.x of slot blockIdx.y. A thread
-// has one column of S::Piece and reads a batch of rows before it writes the first.
+// Moves the latents of accepted rows right behind the committed tokens, in layer blockIdx.x of slot blockIdx.y. A
+// thread has one column of S::Piece and reads a batch of rows before it writes the first.
 template <typename S>
 __device__ __forceinline__ void compact(bf16* latent, const int* pages, const int* committed, const int* accepted,
                                         const int* accepted_count) {

@@ -140,7 +140,6 @@ struct VUpM8 : VUp {
   static constexpr int kRowWarps = 1;
   static constexpr int kSplit = 1;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 4;
   static constexpr int kUnit = 1;
   static constexpr int kUnitsAhead = 4;
@@ -153,7 +152,6 @@ struct VUpM16 : VUp {
   static constexpr int kRowWarps = 1;
   static constexpr int kSplit = 1;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 4;
   static constexpr int kUnit = 2;
   static constexpr int kUnitsAhead = 4;
@@ -166,7 +164,6 @@ struct VUpM32 : VUp {
   static constexpr int kRowWarps = 2;
   static constexpr int kSplit = 4;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 4;
   static constexpr int kUnit = 4;
   static constexpr int kUnitsAhead = 2;
@@ -179,7 +176,6 @@ struct VUpM64 : VUp {
   static constexpr int kRowWarps = 4;
   static constexpr int kSplit = 4;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 2;
   static constexpr int kUnit = 4;
   static constexpr int kUnitsAhead = 2;
@@ -192,14 +188,13 @@ struct VUpM128 : VUp {
   static constexpr int kRowWarps = 2;
   static constexpr int kSplit = 4;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
-  static constexpr int kAhead = 4;
+  static constexpr int kAhead = 2;
   static constexpr int kUnit = 4;
   static constexpr int kUnitsAhead = 2;
   static constexpr int kPass = 4;
 };
 
-extern "C" __global__ void __launch_bounds__(128, 4)
+extern "C" __global__ void __launch_bounds__(128, 1)
 v_up_m8(const ddt::bf16* x, const ddt::bf16* w, ddt::bf16* y, float* planes, int* tickets,
         int rows) {
   ddt::linear<VUpM8>(x, w, y, planes, tickets, rows);

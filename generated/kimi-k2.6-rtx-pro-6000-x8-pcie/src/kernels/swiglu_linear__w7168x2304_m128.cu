@@ -22,10 +22,9 @@ struct LinearM8 : Linear {
   static constexpr int kRowWarps = 1;
   static constexpr int kSplit = 1;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 4;
   static constexpr int kUnit = 1;
-  static constexpr int kUnitsAhead = 4;
+  static constexpr int kUnitsAhead = 2;
   static constexpr int kPass = 1;
 };
 
@@ -35,9 +34,8 @@ struct LinearM16 : Linear {
   static constexpr int kRowWarps = 1;
   static constexpr int kSplit = 1;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 4;
-  static constexpr int kUnit = 2;
+  static constexpr int kUnit = 1;
   static constexpr int kUnitsAhead = 4;
   static constexpr int kPass = 2;
 };
@@ -48,9 +46,8 @@ struct LinearM32 : Linear {
   static constexpr int kRowWarps = 1;
   static constexpr int kSplit = 1;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 4;
-  static constexpr int kUnit = 4;
+  static constexpr int kUnit = 2;
   static constexpr int kUnitsAhead = 2;
   static constexpr int kPass = 4;
 };
@@ -61,9 +58,8 @@ struct LinearM64 : Linear {
   static constexpr int kRowWarps = 4;
   static constexpr int kSplit = 1;
   static constexpr bool kSerial = true;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 2;
-  static constexpr int kUnit = 4;
+  static constexpr int kUnit = 2;
   static constexpr int kUnitsAhead = 2;
   static constexpr int kPass = 4;
 };
@@ -74,14 +70,13 @@ struct LinearM128 : Linear {
   static constexpr int kRowWarps = 4;
   static constexpr int kSplit = 1;
   static constexpr bool kSerial = true;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 2;
-  static constexpr int kUnit = 4;
+  static constexpr int kUnit = 2;
   static constexpr int kUnitsAhead = 2;
   static constexpr int kPass = 4;
 };
 
-extern "C" __global__ void __launch_bounds__(384, 1)
+extern "C" __global__ void __launch_bounds__(384, 2)
 linear_m8(const ddt::bf16* gate, const ddt::bf16* up, const ddt::bf16* w, ddt::bf16* y, int rows) {
   ddt::swiglu_linear<LinearM8>(gate, up, w, y, rows);
 }

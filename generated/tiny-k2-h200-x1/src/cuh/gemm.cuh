@@ -15,10 +15,10 @@ constexpr int kStep = 32;    // k of one load of a warp
 
 // What follows from the constants of a stage: kOutputs, kInputs (N, K of one head); kXStride, kXHead, kYStride, kYHead (elements
 // from row to row and from head to head); kVector (elements of an access that alignment allows: 8 or 1); kSlices, kPlane;
-// kPlaneRows (rows of a plane in memory), kLeave (planes are left for the next stage to add up); and of a variant: kRows (tokens at most), kTiles (16-row tiles of a
-// warp), kRowWarps (warps of a block over weight rows), kSplit (blocks over K), kSerial (a warp sums all slices of its block, one
-// after the other; otherwise each has a warp), kFetch (the block's weights are sent for on entry, into L2), kAhead (steps of weights
-// in flight), kUnit (token tiles loaded together), kUnitsAhead (such units in flight), kPass (token tiles summed at a time).
+// kPlaneRows (rows of a plane in memory), kLeave (planes are left for the next stage to add up); and of a variant: kRows (tokens at
+// most), kTiles (16-row tiles of a warp), kRowWarps (warps of a block over weight rows), kSplit (blocks over K), kSerial (a warp sums
+// all slices of its block, one after the other; otherwise each has a warp), kAhead (steps of weights in flight), kUnit (token tiles
+// loaded together), kUnitsAhead (such units in flight), kPass (token tiles summed at a time).
 template <typename S>
 struct LinearShape : S {
   static constexpr int kColumns = S::kRows / 8;
@@ -42,7 +42,6 @@ struct LinearShape : S {
   static_assert(kBlockSlices % S::kPlane == 0 && S::kSlices % S::kSplit == 0);
   static_assert(S::kAhead * kUnits % S::kUnitsAhead == 0, "the ring of activations must close with that of weights");
   static_assert(!S::kSerial || (kBlockSlices == S::kPlane && kSteps % S::kAhead == 0), "a block that is serial sums one plane");
-  static_assert(!S::kFetch || S::kSplit == 1, "only whole rows are sent for");
 
   // First k of step i of a warp, from that of its first step.
   __device__ static constexpr int k_of(int i) {
@@ -68,24 +67,35 @@ __device__ __forceinline__ uint4 load_singly(const bf16* from, int left) {
   return {bits[0] | bits[1] << 16, bits[2] | bits[3] << 16, bits[4] | bits[5] << 16, bits[6] | bits[7] << 16};
 }
 
-// A warp's view of the activations: eight neighbours in k of one token.
+// A warp's view of the activations: eight neighbours in k of one token. They are kept as loaded until a product needs them.
 struct Activations {
+  using Raw = uint4;
   const bf16* x;
   __device__ __forceinline__ Activations operator+(int offset) const { return {x + offset}; }
   template <int kVector>
-  __device__ __forceinline__ uint4 load(int left) const {
+  __device__ __forceinline__ Raw load(int left) const {
     return kVector == 8 ? load16(x) : load_singly(x, left);
   }
+  static __device__ __forceinline__ Raw none() { return {0, 0, 0, 0}; }
+  static __device__ __forceinline__ uint4 bits(const Raw& raw) { return raw; }
 };
 
+// silu(gate) * up.
 struct GatedActivations {
+  struct Raw {
+    uint4 gate, up;
+  };
   const bf16* gate;
   const bf16* up;
   __device__ __forceinline__ GatedActivations operator+(int offset) const { return {gate + offset, up + offset}; }
   template <int kVector>
-  __device__ __forceinline__ uint4 load(int left) const {
-    const uint4 a = Activations{gate}.load<kVector>(left), b = Activations{up}.load<kVector>(left);
-    return {swiglu_pair(a.x, b.x), swiglu_pair(a.y, b.y), swiglu_pair(a.z, b.z), swiglu_pair(a.w, b.w)};
+  __device__ __forceinline__ Raw load(int left) const {
+    return {Activations{gate}.load<kVector>(left), Activations{up}.load<kVector>(left)};
+  }
+  static __device__ __forceinline__ Raw none() { return {{0, 0, 0, 0}, {0, 0, 0, 0}}; }
+  static __device__ __forceinline__ uint4 bits(const Raw& raw) {
+    const uint4 &g = raw.gate, &u = raw.up;
+    return {swiglu_pair(g.x, u.x), swiglu_pair(g.y, u.y), swiglu_pair(g.z, u.z), swiglu_pair(g.w, u.w)};
   }
 };
 
@@ -128,7 +138,7 @@ __device__ __forceinline__ void linear_body(X x, const bf16* w, Y* y, float* pla
   const X own_x = x + (g * S::kXStride + head * S::kXHead + first_k);
 
   uint4 a[S::kAhead][2 * S::kTiles];
-  uint4 b[S::kUnitsAhead][S::kUnit];
+  typename X::Raw b[S::kUnitsAhead][S::kUnit];
   float d[S::kTiles][L::kColumns][4] = {};
   float plane[S::kTiles][L::kColumns][4];  // of a serial warp: the slices before
 
@@ -141,26 +151,20 @@ __device__ __forceinline__ void linear_body(X x, const bf16* w, Y* y, float* pla
       to[r] = left <= 0 ? uint4{0, 0, 0, 0} : S::kVector == 8 ? load_weight(row) : load_singly(row, left);
     }
   };
-  const auto load_b = [&](uint4(&to)[S::kUnit], int i, int unit) {
+  const auto load_b = [&](typename X::Raw(&to)[S::kUnit], int i, int unit) {
     const int left = L::kWhole ? 8 : S::kInputs - first_k - L::k_of(i);
     const X from = own_x + L::k_of(i);
 #pragma unroll
     for (int c = 0; c < S::kUnit; ++c) {
       const int column = unit * S::kUnit + c;
       const bool real = left > 0 && 8 * column + g < rows;
-      to[c] = real ? (from + 8 * column * S::kXStride).template load<S::kVector>(left) : uint4{0, 0, 0, 0};
+      to[c] = real ? (from + 8 * column * S::kXStride).template load<S::kVector>(left) : X::none();
     }
   };
 
 #pragma unroll
   for (int i = 0; i < S::kAhead; ++i) {
     if (i < L::kAllSteps) load_a(a[i], i);
-  }
-  if constexpr (S::kFetch) {
-    const int n = first_n + threadIdx.x;
-    if (threadIdx.x < L::kBlockRows && n < S::kOutputs) {
-      fetch_to_l2(w + (static_cast<i64>(head) * S::kOutputs + n) * S::kInputs, S::kInputs * 2);
-    }
   }
   let_successor_start();
   wait_for_predecessor();
@@ -179,7 +183,10 @@ __device__ __forceinline__ void linear_body(X x, const bf16* w, Y* y, float* pla
         if (L::kSteps % S::kAhead && i >= L::kSteps) break;
 #pragma unroll
         for (int unit = 0; unit < L::kUnits; ++unit) {
-          uint4(&now)[S::kUnit] = b[(ring * L::kUnits + unit) % S::kUnitsAhead];
+          typename X::Raw(&slot)[S::kUnit] = b[(ring * L::kUnits + unit) % S::kUnitsAhead];
+          uint4 now[S::kUnit];
+#pragma unroll
+          for (int c = 0; c < S::kUnit; ++c) now[c] = X::bits(slot[c]);
 #pragma unroll
           for (int tile = 0; tile < S::kTiles; ++tile) {
             const uint4 low = a[ring][2 * tile], high = a[ring][2 * tile + 1];
@@ -190,7 +197,7 @@ __device__ __forceinline__ void linear_body(X x, const bf16* w, Y* y, float* pla
             for (int c = 0; c < S::kUnit; ++c) mma(sums[unit * S::kUnit + c], low.z, high.z, low.w, high.w, now[c].z, now[c].w);
           }
           const int next = unit + S::kUnitsAhead;
-          if (i + next / L::kUnits < L::kAllSteps) load_b(now, i + next / L::kUnits, next % L::kUnits);
+          if (i + next / L::kUnits < L::kAllSteps) load_b(slot, i + next / L::kUnits, next % L::kUnits);
         }
         if (i + S::kAhead < L::kAllSteps) load_a(a[ring], i + S::kAhead);
       }

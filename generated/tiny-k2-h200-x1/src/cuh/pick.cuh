@@ -1,8 +1,8 @@
 // The target's token after every row: the largest logit, or a draw that depends on seed, request and position alone.
 //
-// A draw is that of the CPU runtime (sampling.py): float64 weights exp((logit - largest) / temperature), cut by top_k and
-// top_p, and the cumulative weights in token order inverted at the uniform number of the position. Sums have one fixed
-// order here too, but another than on the CPU, and the exponential may differ in its last bit: where the number
+// A draw is that of the CPU runtime (sampling.py): float64 weights exp((logit - largest) / temperature), cut by top_k
+// and top_p, and the cumulative weights in token order inverted at the uniform number of the position. Sums have one
+// fixed order here too, but another than on the CPU, and the exponential may differ in its last bit: where the number
 // falls on the border of two tokens to within about 1e-15 of the total, or the sum of the best weights reaches top_p to
 // within as much, the token may differ. Logits whose weights are equal in float64 although they differ are cut by logit
 // here, by token id there.
@@ -53,7 +53,8 @@ __device__ __forceinline__ void peaks(const typename S::Logit* logits, const int
 template <typename S>
 __device__ __forceinline__ u64 row_peak(const u64* best, int row) {
   u64 most = 0;
-  for (int c = threadIdx.x % kWarp; c < S::kChunks; c += kWarp) most = larger(most, best[static_cast<i64>(row) * S::kChunks + c]);
+  const u64* chunks = best + static_cast<i64>(row) * S::kChunks;
+  for (int c = threadIdx.x % kWarp; c < S::kChunks; c += kWarp) most = larger(most, chunks[c]);
   return warp_largest(most);
 }
 
@@ -117,8 +118,8 @@ __device__ __forceinline__ double block_sum_before(double x, double* room, doubl
 
 // Weights of the run of tokens of this thread in chunk `chunk` of a row, 0 for tokens below the `least` key.
 template <typename S, int kPer>
-__device__ __forceinline__ void thread_weights(double (&w)[kPer], const typename S::Logit* row, int chunk, float largest,
-                                               double temperature, u64 least) {
+__device__ __forceinline__ void thread_weights(double (&w)[kPer], const typename S::Logit* row, int chunk,
+                                               float largest, double temperature, u64 least) {
   using Logit = typename S::Logit;
   constexpr int kWide = kPiece<Logit>;
   const int first = chunk * S::kChunk + threadIdx.x * kPer;
@@ -135,8 +136,8 @@ __device__ __forceinline__ void thread_weights(double (&w)[kPer], const typename
   }
 }
 
-// Sum of the weights of chunk blockIdx.x of row blockIdx.y into mass[row][chunk]: of all tokens where no `least` is given,
-// else of those that the cut left. Rows of slots that have no use for it are skipped.
+// Sum of the weights of chunk blockIdx.x of row blockIdx.y into mass[row][chunk]: of all tokens where no `least` is
+// given, else of those that the cut left. Rows of slots that have no use for it are skipped.
 template <typename S>
 __device__ __forceinline__ void mass(const typename S::Logit* logits, const int* valid, const double* temperature,
                                      const double* top_p, const int* top_k, const u64* best, const u64* least,
@@ -278,8 +279,8 @@ __device__ __forceinline__ u64 descend(const typename S::Logit* row, float large
   }
 }
 
-// The least key that top_k and top_p keep of a row, first the one, then of what is left the other: least[row]. One block
-// a row; rows without cuts are skipped.
+// The least key that top_k and top_p keep of a row, first the one, then of what is left the other: least[row]. One
+// block a row; rows without cuts are skipped.
 template <typename S>
 __device__ __forceinline__ void cut(const typename S::Logit* logits, const int* valid, const double* temperature,
                                     const double* top_p, const int* top_k, const u64* best, const double* masses,

@@ -22,7 +22,6 @@ struct LinearM8 : Linear {
   static constexpr int kRowWarps = 1;
   static constexpr int kSplit = 1;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 4;
   static constexpr int kUnit = 1;
   static constexpr int kUnitsAhead = 4;
@@ -35,9 +34,8 @@ struct LinearM16 : Linear {
   static constexpr int kRowWarps = 1;
   static constexpr int kSplit = 1;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 4;
-  static constexpr int kUnit = 2;
+  static constexpr int kUnit = 1;
   static constexpr int kUnitsAhead = 4;
   static constexpr int kPass = 2;
 };
@@ -48,9 +46,8 @@ struct LinearM32 : Linear {
   static constexpr int kRowWarps = 2;
   static constexpr int kSplit = 2;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 4;
-  static constexpr int kUnit = 4;
+  static constexpr int kUnit = 2;
   static constexpr int kUnitsAhead = 2;
   static constexpr int kPass = 4;
 };
@@ -61,14 +58,13 @@ struct LinearM64 : Linear {
   static constexpr int kRowWarps = 4;
   static constexpr int kSplit = 2;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 2;
-  static constexpr int kUnit = 4;
+  static constexpr int kUnit = 2;
   static constexpr int kUnitsAhead = 2;
   static constexpr int kPass = 4;
 };
 
-extern "C" __global__ void __launch_bounds__(192, 2)
+extern "C" __global__ void __launch_bounds__(192, 1)
 linear_m8(const ddt::bf16* gate, const ddt::bf16* up, const ddt::bf16* w, ddt::bf16* y,
           float* planes, int* tickets, int rows) {
   ddt::swiglu_linear<LinearM8>(gate, up, w, y, planes, tickets, rows);
