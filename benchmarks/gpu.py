@@ -104,13 +104,12 @@ def rank() -> dict[str, Any]:
         steps, drafts = list(timed(bench, points)), list(drafted(bench, points))
     return {
         "how": "random weights made on the device, collectives left out; medians of 40 replays of a step as one graph, "
-        "of 20 for the launches of one kernel in all layers as one graph",
+        "with other tokens each, and of 20 of the launches of one kernel in all layers as one graph",
         "engine": opened.plan.engine,
         "spec_digest": opened.manifest.spec_digest,
         "topology": opened.plan.topology,
         "rank": number,
         "ranks": opened.plan.mesh.ranks,
-        "routing": routing(opened.plan),
         "limits": {"context": opened.plan.limits.context, "sequences": opened.plan.limits.sequences},
         "read_rate": bench.rate,
         "allocated": torch.cuda.memory_allocated(),
@@ -133,13 +132,6 @@ def fitting(plan: Plan) -> tuple[list[tuple[int, int]], list[str]]:
         found += [(context, rows) for rows in counts if rows <= target.max_rows]
         reasons += [f"{rows} rows: a step takes {target.max_rows}" for rows in counts if rows > target.max_rows]
     return found, reasons
-
-
-def routing(plan: Plan) -> dict[str, int]:
-    """How many experts a layer has, and how many of them a row takes."""
-    calls = next(program for program in plan.programs if program.name == "target").calls
-    top_k = next(call.params["top_k"] for call in calls if "top_k" in call.params)
-    return {"experts": next(w for w in plan.weights if w.role == "router").shape[0], "top_k": int(top_k or 0)}
 
 
 def timed(bench: RankBench, points: Sequence[tuple[int, int]]) -> Iterator[dict[str, Any]]:

@@ -7,13 +7,13 @@ Reads `results/<device>_rank.json`, prints `early_us` and `kernels` as they stan
 
 What is fitted: `passes/cost.py` prices a node as a sum that is linear in the time of a launch and, for each kind of
 op, in its fixed time, the inverse of its share of the read rate and the inverse of its FLOP rate. Each step of the
-target is an equation, and so is each kernel apart, of the drafter's programs too; all in relative errors. Least squares,
-under the bounds that no kernel beats the best read rate and the FLOP rate of the device. A step weighs STEP_WEIGHT, a
-kernel the square root of its share in the step (the drafter's: in a step of the target of as many rows); all of a step
-of more than VERIFIED rows, which prompts have and trees seldom, weighs PROMPT_WEIGHT times as much. The start of a
-graph, which every time has in it once, is found beside the facts. Routed experts apart are left out where layers chose
-different numbers of them: the kernels of all layers then ran with one layer's choice. Steps and experts are priced with
-the experts that were really read.
+target is an equation, and so is each kernel apart, of the drafter's programs too; all in relative errors. It is a least
+squares fit under the bounds that no kernel beats the best read rate and the FLOP rate of the device. A step weighs
+STEP_WEIGHT, a kernel the square root of its share in the step (the drafter's: in a step of the target of as many rows);
+all of a step of more than VERIFIED rows, which prompts have and trees seldom, weighs PROMPT_WEIGHT times as much. The
+start of a graph, which every time has in it once, is found beside the facts. Routed experts apart are left out where
+rows did not choose evenly: the kernels of all layers then ran with one layer's choice. Steps and experts
+are priced with the experts that were really read.
 """
 
 from __future__ import annotations
@@ -40,8 +40,6 @@ TOPOLOGIES = Path(__file__).resolve().parent.parent / "specs" / "topologies"
 KINDS = ("linear", "router", "experts", "latent_attention", "block_attention")
 STEP_WEIGHT, VERIFIED, PROMPT_WEIGHT = 4.0, 32, 0.5
 START = "start"
-ALIKE = 1.25
-"""Most over least distinct experts of a step's layers up to which they count as alike."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ def points(found: Mapping[str, Any], itemsize: int) -> Iterator[Point]:
         rows, out_rows = row["rows"], row.get("out_rows", row["rows"])
         at = At(rows, out_rows, row["context"], itemsize, spread["mean"] if spread else None)
         kernels = {k["node"]: (k["calls"], k["ms"] * 1e-3) for k in row.get("kernels", ()) if "node" in k}
-        alike = spread is None or spread["most"] <= ALIKE * spread["least"]
+        alike = spread is None or spread["even"]
         yield Point(row.get("program", "target"), at, row["ms"] * 1e-3, kernels, alike)
 
 

@@ -14,7 +14,6 @@ from typing import Any
 from benchmarks import peers
 from benchmarks.gpu_fit import compared
 from benchmarks.record import RESULTS
-from ddtreec_runtime.bench.experts import independent
 from ddtreec_runtime.bench.table import Table
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "gpu.md"
@@ -77,7 +76,7 @@ def _rank(found: Found) -> Iterator[str]:
     if found["left_out"]:
         yield f"Left out: {'; '.join(found['left_out'])}."
         yield ""
-    if uneven := [str(s["rows"]) for s in found["steps"] if s["context"] == CONTEXT and not uniform(found, s)]:
+    if uneven := [str(s["rows"]) for s in found["steps"] if s["context"] == CONTEXT and not s["experts"]["even"]]:
         yield (
             f"Rows chose fewer experts than independent ones would at {', '.join(uneven)} rows: these steps read less "
             "than steps of real text, and are not set beside peers."
@@ -112,11 +111,6 @@ def steps(found: Found) -> Table:
         )
     head = ("program", "context", "rows", "ms", "spread", "floor ms", "of it", "GB", "experts a layer", "launches")
     return Table("Steps", (*head, "predicted ms", "off"), tuple(lines))
-
-
-def uniform(found: Found, step: Found) -> bool:
-    """Whether the layers read about as many experts as rows that choose independently would."""
-    return step["experts"]["mean"] > 0.9 * independent(step["rows"], **found["routing"])
 
 
 def place(node: str) -> str:
@@ -165,7 +159,7 @@ def _goals(found: Found, missed: list[str]) -> Table:
         step = measured.get(rows)
         if step is None:
             continue
-        fair = uniform(found, step)
+        fair = step["experts"]["even"]
         ms = f"{step['ms']:.2f}" if fair else f"({step['ms']:.2f})"
         lines.append((str(rows), ms, f"{goal:.1f}", f"{peers.STEP[rows]:.1f}", f"{step['floor_ms']:.2f}"))
         if not fair:
@@ -182,7 +176,7 @@ def _experts(found: Found, missed: list[str]) -> Table:
     counts = [rows for rows in steps_of if rows in peers.EXPERTS["Marlin MoE chain"]]
     ours: dict[int, float | None] = {}
     for rows in counts:
-        fair = uniform(found, steps_of[rows])
+        fair = steps_of[rows]["experts"]["even"]
         ours[rows] = us_of(found, CONTEXT, rows, "moe.experts_shared") if fair else None
     lines = [("ours, shared expert included", *(told(ours[rows]) for rows in counts))]
     lines += [(name, *(told(times.get(rows)) for rows in counts)) for name, times in peers.EXPERTS.items()]

@@ -44,6 +44,7 @@ LAUNCHES_OF: Mapping[str, int] = {
     "take_norm_linear": 2,
     "add_norm_linear": 2,
     "norm_linear": 2,
+    "swiglu_linear": 2,
     "router": 2,
     "experts": 2,
     "latent_attention": 2,

@@ -40,6 +40,13 @@ __device__ __forceinline__ u32 fma_pair(u32 a, u32 b, u32 c) {
   return y;
 }
 
+// (x & mask) | set in one instruction; the compiler makes two of it where both are constants.
+__device__ __forceinline__ u32 take_bits(u32 x, u32 mask, u32 set) {
+  u32 y;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(y) : "r"(x), "r"(mask), "r"(set));
+  return y;
+}
+
 __device__ __forceinline__ float silu(float x) { return x / (1.0f + __expf(-x)); }
 
 // ---- memory ----
@@ -57,11 +64,6 @@ __device__ __forceinline__ uint4 load_weight(const void* p) {
 __device__ __forceinline__ uint4 load16(const void* p) { return *reinterpret_cast<const uint4*>(p); }
 
 __device__ __forceinline__ u32 shared_address(const void* p) { return static_cast<u32>(__cvta_generic_to_shared(p)); }
-
-// Sends for `bytes` (a multiple of 16) at an address that is one: they come to L2 in the background.
-__device__ __forceinline__ void fetch_to_l2(const void* from, u32 bytes) {
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes));
-}
 
 // Copies 16 bytes to shared memory in the background; zeros where `valid` is false (then `from` is not read).
 __device__ __forceinline__ void copy_async16(void* to, const void* from, bool valid = true) {

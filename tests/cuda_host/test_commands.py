@@ -67,3 +67,6 @@ def test_a_bundle_for_a_gpu_is_not_for_the_cpu(gpu_bundle: Path) -> None:
 def test_synthetic_needs_a_bundle() -> None:
     done = CliRunner().invoke(main, ["bench", "--synthetic"])
     assert done.exit_code == 2 and "M001" in done.stderr
+    for rows in ("1,x", "0", "8,8"):
+        done = CliRunner().invoke(main, ["bench", "b", "--synthetic", "--rows", rows])
+        assert done.exit_code == 2 and "M002" in done.stderr and f"--rows '{rows}'" in done.stderr

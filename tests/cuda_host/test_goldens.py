@@ -1,4 +1,4 @@
-"""Goldens of the K2 family (Hugging Face transformers) through the CUDA kernels on the emulator; a GPU runs all four."""
+"""Goldens of the K2 family (Hugging Face transformers) through the CUDA kernels on the emulator; a GPU runs all."""
 
 from __future__ import annotations
 

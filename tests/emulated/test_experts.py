@@ -213,6 +213,35 @@ def test_all_rows_on_the_same_experts(rows: int) -> None:
     close(y, expected(case, given, x, ids, w, 0))
 
 
+@pytest.mark.parametrize("flags", [FORWARD, BACKWARD])
+def test_every_block_makes_the_same_list_of_jobs(flags: int) -> None:
+    """Also of an expert with more pairs than a job, whichever thread comes first."""
+    made = torch.Generator().manual_seed(0)
+    ids = torch.randint(-1, 7, (150,), generator=made)
+    ids[::3] = 4
+    memory, pairs = Memory(), int(((ids >= 1) & (ids < 6)).sum())
+    given = memory.tensor(ids.shape, torch.int64).copy_(ids)
+    out, jobs = memory.tensor((pairs,), torch.int32), memory.tensor((3, 32), torch.int32)
+    text = """#include "experts.cuh"
+extern "C" __global__ void list(const ddt::i64* ids, int* out, int* jobs, int pairs) {
+  __shared__ ddt::Jobs<150, 5, 8> work;
+  const int count = work.build<64>(ids, 1, 150);
+  for (int i = threadIdx.x; i < pairs; i += 64) out[i] = work.pair[i];
+  for (int i = threadIdx.x; i < count; i += 64) {
+    jobs[i] = work.expert[i], jobs[32 + i] = work.begin[i], jobs[64 + i] = work.width[i];
+  }
+}
+"""
+    library(text).launch("list", (1, 1, 1), 64, 0, [t.data_ptr() for t in (given, out, jobs)] + [pairs], flags)
+    members = [(ids == 1 + e).nonzero().flatten().tolist() for e in range(5)]
+    assert out.tolist() == [p for each in members for p in each]
+    starts = [sum(map(len, members[:e])) for e in range(5)]
+    expected_jobs = [
+        (e, starts[e] + done, min(8, len(members[e]) - done)) for e in range(5) for done in range(0, len(members[e]), 8)
+    ]
+    assert list(zip(*jobs[:, : len(expected_jobs)].tolist(), strict=True)) == expected_jobs
+
+
 @pytest.mark.parametrize("packing", ["int4", "dense"])
 def test_a_row_does_not_depend_on_the_others(packing: str) -> None:
     """Neither on how many there are, nor on padding that holds garbage: NaN, ids of no expert, an expert twice."""

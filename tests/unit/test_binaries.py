@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import json
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from ddtreec import driver
 from ddtreec.artifacts import kernels as kernel_file
 from ddtreec.artifacts.kernels import KernelTable, Resources
+from ddtreec.cli.main import main
 from ddtreec.core.errors import BundleError, Problem, VerifyError
 from ddtreec.emit.cuda import table as tables
 from ddtreec.spec.load import load_engine
@@ -218,3 +221,14 @@ def test_a_bundle_with_an_edited_kernel(tmp_path: Path, monkeypatch: pytest.Monk
     assert {p for p in plain if plain[p] != done.files[p]} <= {path, next(p for p in plain if "bin/rms_norm" in p)}
     found = read_bundle(done.out)
     assert found.whole and found.kernels is not None and len(found.kernels.resources) == 2
+    shown = CliRunner().invoke(main, ["inspect", str(done.out)], prog_name="ddtreec").stdout
+    assert f"edited by hand: {path}" in shown and "kernels for sm_90 by NVRTC 13." in shown
+    assert "launches of a step, collectives not counted: target 3, draft_context 1, draft_block 0" in shown
+    data = json.loads(CliRunner().invoke(main, ["inspect", str(done.out), "--json"], prog_name="ddtreec").stdout)
+    assert [k["calls"] for k in data["kernels"]] == [{"draft_context": 1}, {"target": 3}]
+    (entry,) = data["kernels"][0]["stages"][0]["entries"]
+    taken = found.kernels.resources[f"{data['kernels'][0]['name']}:{entry['function']}"]
+    assert (entry["registers"], entry["shared"], entry["spills"]) == (taken.registers, taken.shared, 0)
+    line = next(line for line in shown.splitlines() if line.strip().startswith(entry["function"]))
+    assert line.split() == [str(entry[k]) for k in ("function", "rows", "threads", "registers", "shared", "spills")]
+    assert {p["name"]: p["launches"] for p in data["programs"]} == {"target": 3, "draft_context": 1, "draft_block": 0}

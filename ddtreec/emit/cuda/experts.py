@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ddtreec.artifacts.kernels import Dim, Scratch
 from ddtreec.core.errors import Problem, SpecError
@@ -15,6 +15,9 @@ GROUP = 32
 CHUNK = {"int4": 128, "dense": 64}
 """Inputs of one tile of 16 rows, by packing (Int4Tile, Bf16Tile)."""
 
+TILE_BYTES = {"int4": 1152, "dense": 2048}
+"""Bytes of one."""
+
 TILE_ROWS, HALF_ROWS = 16, 8
 """Rows of a tile of `down`; gates, and ups, of a tile of `gate_up`."""
 
@@ -25,7 +28,8 @@ LAYOUTS = ("gate_up_tiles", "tiles")
 @dataclass(frozen=True, slots=True)
 class Shape:
     """What the sums depend on. `experts`: held by the rank; `shared`: inner width of the shared expert, 0 without;
-    `rounded`: INT4 weights are rounded to bfloat16 before the product."""
+    `rounded`: INT4 weights are rounded to bfloat16 before the product; `shared_warps` share the inputs of the shared
+    `down`."""
 
     experts: int
     top_k: int
@@ -34,6 +38,7 @@ class Shape:
     shared: int
     packing: str
     rounded: bool
+    shared_warps: int = 0
 
     @property
     def tile(self) -> str:
@@ -55,25 +60,27 @@ class Shape:
         chunks = -(-self.hidden // CHUNK[self.packing])
         return max((n for n in range(1, 9) if chunks % n == 0 and (n >= 4 or n == chunks)), default=8)
 
-    @property
-    def shared_warps(self) -> int:
-        """Warps that share the inputs of the shared `down`."""
-        return min(2, -(-self.shared // 512))
-
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """What may differ from variant to variant: `tiles` row tiles of a warp, `cols` columns of 8 tokens, steps of
-    weights in flight of the routed experts (`depth`) and the shared one, `blocks` a multiprocessor should hold, `warps`
-    that share the inputs (first stage) or the routed experts (second stage). The first stage must have the same `warps`
-    in all variants, since the order of a sum depends on it."""
+    """What may differ from variant to variant: `tiles` row tiles of a warp, `cols` columns of 8 tokens, `ring` bytes of
+    shared memory that a warp's weights come through, `blocks` a multiprocessor should hold, `warps` that share the
+    inputs (first stage) or the routed experts (second stage), `shared_ring` for a warp of the shared expert (second
+    stage). The first stage must have the same `warps` in all variants: the order of a sum depends on it."""
 
     tiles: int
     cols: int
-    depth: int
-    shared_depth: int
+    ring: int
     blocks: int
     warps: int
+    shared_ring: int = 0
+
+
+WIDE = 512
+"""Inner width from which on a shared expert is worth two warps."""
+
+ALONE = 1.3
+"""How much longer a multiprocessor takes for the same work with one block of 8 warps than with two."""
 
 
 def variants(most: int) -> tuple[int, ...]:
@@ -82,26 +89,42 @@ def variants(most: int) -> tuple[int, ...]:
 
 
 def up_tiling(shape: Shape, rows: int) -> Tiling:
-    """The first stage's tiling for steps of up to `rows` rows. Two blocks a multiprocessor leave 128 registers to a
-    thread: two tiles share the tokens they read, one tile leaves room for sums that are scaled afterwards."""
+    """The first stage's tiling for steps of up to `rows` rows. Two tiles share the tokens that a warp reads."""
     cols = 1 if rows <= 8 else 2
-    if shape.packing == "dense":
-        return Tiling(1, cols, 4 // cols, 2, 2, shape.warps)
-    pair = shape.inter // HALF_ROWS % 2 == 0 and (shape.rounded or cols == 1)
-    return Tiling(2 if pair else 1, cols, 2, 2, 2, shape.warps)
+    pair = shape.inter // HALF_ROWS % 2 == 0 and shape.packing == "int4" and (shape.rounded or cols == 1)
+    return Tiling(2 if pair else 1, cols, (4 if cols == 1 else 3) * (2304 if pair else 2048), 2, shape.warps)
 
 
 def down_tiling(shape: Shape, rows: int, device: Device) -> Tiling:
-    """The second stage's tiling for steps of up to `rows` rows: stripes of two tiles where there are enough of them and
-    two blocks fit a multiprocessor, else of one tile."""
-    cols, warps = 1 if rows <= 8 else 2, 8 - shape.shared_warps
-    steps = -(-shape.inter // CHUNK[shape.packing])
-    wide = Tiling(2, cols, min(steps, 2), 2, 2, warps)
-    served = shape.packing == "int4" and steps <= 2 and (shape.rounded or cols == 1)
-    enough = shape.hidden % 32 == 0 and shape.hidden // 32 >= device.sms
-    if served and enough and wide.blocks * down_shared(shape, rows, wide) <= device.shared:
-        return wide
-    return Tiling(1, cols, min(steps, 4 if cols == 1 else 2), 2, 2, warps)
+    """The second stage's tiling for steps of up to `rows` rows: the one that fills the device best, of equal ones that
+    with the most tiles, which share the tokens that a warp reads, and with the deepest ring."""
+    cols = 1 if rows <= 8 else 2
+    row_tiles, plain = -(-shape.hidden // TILE_ROWS), shape.packing == "dense" or shape.rounded
+    found: list[tuple[float, Tiling]] = []
+    for count in (2, 1) if shape.packing == "int4" and row_tiles % 2 == 0 and (plain or cols == 1) else (1,):
+        for depth in (4, 3, 2):
+            blocks = 3 if count == cols == 1 and plain else 2
+            tiling = _down(shape, count, cols, depth, blocks, 8 - shape.shared_warps)
+            at_once = resident(down_shared(shape, rows, tiling), blocks, device)
+            if at_once:
+                stripes, slots = row_tiles // count, device.sms * at_once
+                waste = -(-stripes // slots) * slots / stripes if stripes > slots else max(1.0, device.sms / stripes)
+                found.append((waste * (1.0 if at_once > 1 else ALONE), tiling))
+    if not found:  # as little as there can be
+        return _down(shape, 1, cols, 2, 1, 4)
+    return min(found, key=lambda each: each[0])[1]
+
+
+def _down(shape: Shape, tiles: int, cols: int, depth: int, blocks: int, warps: int) -> Tiling:
+    steps = depth * tiles
+    beside = steps * TILE_BYTES["dense"] if shape.shared else 0
+    return Tiling(tiles, cols, steps * TILE_BYTES[shape.packing], blocks, warps, beside)
+
+
+def resident(shared: int, blocks: int, device: Device) -> int:
+    """Blocks of `shared` bytes that a multiprocessor holds, at most `blocks`. It has 1 KiB more than one block may
+    take, and keeps 1 KiB of every block for itself."""
+    return min(blocks, (device.shared + 1024) // (shared + 1024))
 
 
 def jobs_bytes(shape: Shape, rows: int, cols: int) -> int:
@@ -112,15 +135,18 @@ def jobs_bytes(shape: Shape, rows: int, cols: int) -> int:
 
 
 def up_shared(shape: Shape, rows: int, tiling: Tiling) -> int:
-    """Shared memory of a block of the first stage: two rooms for the sums of all warps, and the jobs."""
-    return 2 * tiling.warps * tiling.tiles * tiling.cols * 512 + _whole(jobs_bytes(shape, rows, tiling.cols))
+    """Shared memory of a block of the first stage: rings, the sums of all warps, jobs."""
+    rooms = tiling.warps * (tiling.ring + tiling.tiles * tiling.cols * 512)
+    return rooms + _whole(jobs_bytes(shape, rows, tiling.cols))
 
 
 def down_shared(shape: Shape, rows: int, tiling: Tiling) -> int:
-    """Shared memory of a block of the second stage: a stripe of every pair and of the shared expert, shares, jobs."""
+    """Shared memory of a block of the second stage: rings, a stripe of every pair and of the shared expert, shares,
+    jobs."""
     pairs, stripe = rows * shape.top_k, 4 * TILE_ROWS * tiling.tiles
-    parts = pairs + max(1, shape.shared_warps * rows)
-    return parts * stripe + _whole(4 * pairs + jobs_bytes(shape, rows, tiling.cols))
+    parts = pairs + shape.shared_warps * rows + 1
+    rings = tiling.warps * tiling.ring + shape.shared_warps * tiling.shared_ring + 16
+    return rings + parts * stripe + _whole(4 * pairs + jobs_bytes(shape, rows, tiling.cols))
 
 
 def _whole(size: int) -> int:
@@ -136,11 +162,9 @@ def up_stage(
         width = 8 * tiling.cols
         jobs = min(rows * shape.top_k, shape.experts) + rows * shape.top_k // width
         items = shape.inter // (HALF_ROWS * tiling.tiles) * jobs + shape.shared // HALF_ROWS * -(-rows // width)
-        grid = (Dim(min(items, device.sms * tiling.blocks)), ONE, ONE)
         shared = up_shared(shape, rows, tiling)
-        entries.append(
-            Entry(rows, grid, tiling.warps * 32, shared, tiling.blocks, _variant(rows, tiling, shape, shared))
-        )
+        grid = (Dim(min(items, device.sms * max(1, resident(shared, tiling.blocks, device)))), ONE, ONE)
+        entries.append(Entry(rows, grid, tiling.warps * 32, shared, tiling.blocks, _variant(rows, tiling, shared)))
     constants = _constants(shape) | {"kXStride": x_stride}
     return StageDraft("experts_up", "experts_up", "experts.cuh", constants, params, tuple(entries))
 
@@ -152,7 +176,8 @@ def down_stage(shape: Shape, params: tuple[Param, ...], y_stride: int, tilings: 
         grid = (Dim(-(-shape.hidden // (TILE_ROWS * tiling.tiles))), ONE, ONE)
         shared = down_shared(shape, rows, tiling)
         threads = (tiling.warps + shape.shared_warps) * 32
-        entries.append(Entry(rows, grid, threads, shared, tiling.blocks, _variant(rows, tiling, shape, shared)))
+        own = _variant(rows, tiling, shared) | {"kSharedRing": tiling.shared_ring}
+        entries.append(Entry(rows, grid, threads, shared, tiling.blocks, own))
     constants = _constants(shape) | {"kYStride": y_stride, "kSharedWarps": shape.shared_warps}
     return StageDraft("experts_down", "experts_down", "experts.cuh", constants, params, tuple(entries))
 
@@ -168,15 +193,13 @@ def _constants(shape: Shape) -> dict[str, Constant]:
     }
 
 
-def _variant(rows: int, tiling: Tiling, shape: Shape, shared: int) -> dict[str, Constant]:
-    beside: dict[str, Constant] = {"kSharedDepth": tiling.shared_depth} if shape.shared else {}
+def _variant(rows: int, tiling: Tiling, shared: int) -> dict[str, Constant]:
     return {
         "kRows": rows,
         "kTiles": tiling.tiles,
         "kCols": tiling.cols,
         "kWarps": tiling.warps,
-        "kDepth": tiling.depth,
-        **beside,
+        "kRing": tiling.ring,
         "kShared": shared,
     }
 
@@ -259,7 +282,16 @@ def shape_of(site: Site) -> Shape:
     if hidden % 16 or inter % HALF_ROWS or shared % HALF_ROWS or x.stride % 8:
         sizes = f"hidden size {hidden}, expert width {inter}" + (f", shared width {shared}" if shared else "")
         raise _refused(node, sizes, "hidden sizes divide by 16 and widths by 8 on one rank")
-    return Shape(count, ids.tail[0], hidden, inter, shared, gate_up.packing, gate_up.product == "bf16")
+    shape = Shape(count, ids.tail[0], hidden, inter, shared, gate_up.packing, gate_up.product == "bf16")
+    return with_shared_warps(shape, site.most["rows"], site.device)
+
+
+def with_shared_warps(shape: Shape, rows: int, device: Device) -> Shape:
+    """Two warps for a wide shared expert where the steps of most rows leave room for what both have summed."""
+    one = replace(shape, shared_warps=1 if shape.shared else 0)
+    two, most = replace(shape, shared_warps=2), max(variants(rows))
+    wide = shape.shared > WIDE and down_shared(two, most, down_tiling(two, most, device)) <= device.shared
+    return two if wide else one
 
 
 def _refused(node: str, what: str, way: str) -> SpecError:

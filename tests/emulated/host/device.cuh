@@ -41,6 +41,8 @@ inline u32 fma_pair(u32 a, u32 b, u32 c) {
   return pack(one(low_float(a), low_float(b), low_float(c)), one(high_float(a), high_float(b), high_float(c)));
 }
 
+inline u32 take_bits(u32 x, u32 mask, u32 set) { return (x & mask) | set; }
+
 inline float silu(float x) { return x / (1.0f + __expf(-x)); }
 
 // ---- memory ----
@@ -56,12 +58,6 @@ inline uint4 load_weight(const void* p) {
 inline uint4 load16(const void* p) {
   need_aligned16(p, "load16: the address is no multiple of 16");
   return *static_cast<const uint4*>(p);
-}
-
-inline void fetch_to_l2(const void* from, u32 bytes) {
-  need_aligned16(from, "fetch_to_l2: the address is no multiple of 16");
-  if (bytes % 16) emulated::emulated_fail("fetch_to_l2: the size is no multiple of 16");
-  (void)*(static_cast<const volatile char*>(from) + bytes - 1);
 }
 
 // Shared addresses are host addresses here; only their low bits are looked at by bodies.

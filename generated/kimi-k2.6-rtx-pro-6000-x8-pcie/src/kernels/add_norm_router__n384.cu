@@ -41,10 +41,9 @@ struct LogitsM8 : Logits {
   static constexpr int kRowWarps = 1;
   static constexpr int kSplit = 4;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
-  static constexpr int kAhead = 4;
+  static constexpr int kAhead = 7;
   static constexpr int kUnit = 1;
-  static constexpr int kUnitsAhead = 4;
+  static constexpr int kUnitsAhead = 7;
   static constexpr int kPass = 1;
 };
 
@@ -54,7 +53,6 @@ struct LogitsM16 : Logits {
   static constexpr int kRowWarps = 1;
   static constexpr int kSplit = 4;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 4;
   static constexpr int kUnit = 2;
   static constexpr int kUnitsAhead = 4;
@@ -67,7 +65,6 @@ struct LogitsM32 : Logits {
   static constexpr int kRowWarps = 2;
   static constexpr int kSplit = 4;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 4;
   static constexpr int kUnit = 4;
   static constexpr int kUnitsAhead = 2;
@@ -80,7 +77,6 @@ struct LogitsM64 : Logits {
   static constexpr int kRowWarps = 4;
   static constexpr int kSplit = 4;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 2;
   static constexpr int kUnit = 4;
   static constexpr int kUnitsAhead = 2;
@@ -93,8 +89,7 @@ struct LogitsM128 : Logits {
   static constexpr int kRowWarps = 2;
   static constexpr int kSplit = 4;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
-  static constexpr int kAhead = 4;
+  static constexpr int kAhead = 2;
   static constexpr int kUnit = 4;
   static constexpr int kUnitsAhead = 2;
   static constexpr int kPass = 4;

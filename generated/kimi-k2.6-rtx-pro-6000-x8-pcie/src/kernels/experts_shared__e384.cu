@@ -17,9 +17,8 @@ struct ExpertsUpM1 : ExpertsUp {
   static constexpr int kTiles = 2;
   static constexpr int kCols = 1;
   static constexpr int kWarps = 8;
-  static constexpr int kDepth = 2;
-  static constexpr int kSharedDepth = 2;
-  static constexpr int kShared = 18144;
+  static constexpr int kRing = 9216;
+  static constexpr int kShared = 83680;
 };
 
 struct ExpertsUpM8 : ExpertsUp {
@@ -27,9 +26,8 @@ struct ExpertsUpM8 : ExpertsUp {
   static constexpr int kTiles = 2;
   static constexpr int kCols = 1;
   static constexpr int kWarps = 8;
-  static constexpr int kDepth = 2;
-  static constexpr int kSharedDepth = 2;
-  static constexpr int kShared = 18752;
+  static constexpr int kRing = 9216;
+  static constexpr int kShared = 84288;
 };
 
 struct ExpertsUpM16 : ExpertsUp {
@@ -37,9 +35,8 @@ struct ExpertsUpM16 : ExpertsUp {
   static constexpr int kTiles = 2;
   static constexpr int kCols = 2;
   static constexpr int kWarps = 8;
-  static constexpr int kDepth = 2;
-  static constexpr int kSharedDepth = 2;
-  static constexpr int kShared = 35776;
+  static constexpr int kRing = 6912;
+  static constexpr int kShared = 74688;
 };
 
 struct ExpertsUpM32 : ExpertsUp {
@@ -47,9 +44,8 @@ struct ExpertsUpM32 : ExpertsUp {
   static constexpr int kTiles = 2;
   static constexpr int kCols = 2;
   static constexpr int kWarps = 8;
-  static constexpr int kDepth = 2;
-  static constexpr int kSharedDepth = 2;
-  static constexpr int kShared = 37104;
+  static constexpr int kRing = 6912;
+  static constexpr int kShared = 76016;
 };
 
 struct ExpertsUpM64 : ExpertsUp {
@@ -57,9 +53,8 @@ struct ExpertsUpM64 : ExpertsUp {
   static constexpr int kTiles = 2;
   static constexpr int kCols = 2;
   static constexpr int kWarps = 8;
-  static constexpr int kDepth = 2;
-  static constexpr int kSharedDepth = 2;
-  static constexpr int kShared = 38992;
+  static constexpr int kRing = 6912;
+  static constexpr int kShared = 77904;
 };
 
 struct ExpertsUpM128 : ExpertsUp {
@@ -67,9 +62,8 @@ struct ExpertsUpM128 : ExpertsUp {
   static constexpr int kTiles = 2;
   static constexpr int kCols = 2;
   static constexpr int kWarps = 8;
-  static constexpr int kDepth = 2;
-  static constexpr int kSharedDepth = 2;
-  static constexpr int kShared = 41232;
+  static constexpr int kRing = 6912;
+  static constexpr int kShared = 80144;
 };
 
 extern "C" __global__ void __launch_bounds__(256, 2)
@@ -130,39 +124,39 @@ struct ExpertsDownM1 : ExpertsDown {
   static constexpr int kTiles = 2;
   static constexpr int kCols = 1;
   static constexpr int kWarps = 7;
-  static constexpr int kDepth = 2;
-  static constexpr int kSharedDepth = 2;
-  static constexpr int kShared = 2944;
+  static constexpr int kRing = 4608;
+  static constexpr int kShared = 43536;
+  static constexpr int kSharedRing = 8192;
 };
 
 struct ExpertsDownM8 : ExpertsDown {
   static constexpr int kRows = 8;
-  static constexpr int kTiles = 2;
+  static constexpr int kTiles = 1;
   static constexpr int kCols = 1;
   static constexpr int kWarps = 7;
-  static constexpr int kDepth = 2;
-  static constexpr int kSharedDepth = 2;
-  static constexpr int kShared = 11840;
+  static constexpr int kRing = 2304;
+  static constexpr int kShared = 27536;
+  static constexpr int kSharedRing = 4096;
 };
 
 struct ExpertsDownM16 : ExpertsDown {
   static constexpr int kRows = 16;
-  static constexpr int kTiles = 2;
+  static constexpr int kTiles = 1;
   static constexpr int kCols = 2;
   static constexpr int kWarps = 7;
-  static constexpr int kDepth = 2;
-  static constexpr int kSharedDepth = 2;
-  static constexpr int kShared = 21952;
+  static constexpr int kRing = 4608;
+  static constexpr int kShared = 53264;
+  static constexpr int kSharedRing = 8192;
 };
 
 struct ExpertsDownM32 : ExpertsDown {
   static constexpr int kRows = 32;
-  static constexpr int kTiles = 2;
+  static constexpr int kTiles = 1;
   static constexpr int kCols = 2;
   static constexpr int kWarps = 7;
-  static constexpr int kDepth = 2;
-  static constexpr int kSharedDepth = 2;
-  static constexpr int kShared = 42224;
+  static constexpr int kRing = 4608;
+  static constexpr int kShared = 64320;
+  static constexpr int kSharedRing = 8192;
 };
 
 struct ExpertsDownM64 : ExpertsDown {
@@ -170,19 +164,19 @@ struct ExpertsDownM64 : ExpertsDown {
   static constexpr int kTiles = 1;
   static constexpr int kCols = 2;
   static constexpr int kWarps = 7;
-  static constexpr int kDepth = 2;
-  static constexpr int kSharedDepth = 2;
-  static constexpr int kShared = 45136;
+  static constexpr int kRing = 4608;
+  static constexpr int kShared = 85664;
+  static constexpr int kSharedRing = 8192;
 };
 
 struct ExpertsDownM128 : ExpertsDown {
   static constexpr int kRows = 128;
   static constexpr int kTiles = 1;
   static constexpr int kCols = 2;
-  static constexpr int kWarps = 7;
-  static constexpr int kDepth = 2;
-  static constexpr int kSharedDepth = 2;
-  static constexpr int kShared = 86288;
+  static constexpr int kWarps = 4;
+  static constexpr int kRing = 2304;
+  static constexpr int kShared = 99680;
+  static constexpr int kSharedRing = 4096;
 };
 
 extern "C" __global__ void __launch_bounds__(256, 2)
@@ -192,7 +186,7 @@ experts_down_m1(const ddt::bf16* acts, const ddt::bf16* shared_acts, const ddt::
   ddt::experts_down<ExpertsDownM1>(acts, shared_acts, ids, w, down, shared_down, y, first, rows);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 2)
+extern "C" __global__ void __launch_bounds__(256, 3)
 experts_down_m8(const ddt::bf16* acts, const ddt::bf16* shared_acts, const ddt::i64* ids,
                 const float* w, const ddt::u8* down, const ddt::u8* shared_down, ddt::bf16* y,
                 int first, int rows) {
@@ -220,7 +214,7 @@ experts_down_m64(const ddt::bf16* acts, const ddt::bf16* shared_acts, const ddt:
   ddt::experts_down<ExpertsDownM64>(acts, shared_acts, ids, w, down, shared_down, y, first, rows);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 2)
+extern "C" __global__ void __launch_bounds__(160, 1)
 experts_down_m128(const ddt::bf16* acts, const ddt::bf16* shared_acts, const ddt::i64* ids,
                   const float* w, const ddt::u8* down, const ddt::u8* shared_down, ddt::bf16* y,
                   int first, int rows) {

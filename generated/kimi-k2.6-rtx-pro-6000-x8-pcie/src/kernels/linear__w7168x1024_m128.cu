@@ -22,7 +22,6 @@ struct LinearM8 : Linear {
   static constexpr int kRowWarps = 1;
   static constexpr int kSplit = 1;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 4;
   static constexpr int kUnit = 1;
   static constexpr int kUnitsAhead = 4;
@@ -35,7 +34,6 @@ struct LinearM16 : Linear {
   static constexpr int kRowWarps = 1;
   static constexpr int kSplit = 1;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 4;
   static constexpr int kUnit = 2;
   static constexpr int kUnitsAhead = 4;
@@ -48,7 +46,6 @@ struct LinearM32 : Linear {
   static constexpr int kRowWarps = 2;
   static constexpr int kSplit = 1;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 4;
   static constexpr int kUnit = 4;
   static constexpr int kUnitsAhead = 2;
@@ -61,7 +58,6 @@ struct LinearM64 : Linear {
   static constexpr int kRowWarps = 4;
   static constexpr int kSplit = 1;
   static constexpr bool kSerial = true;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 2;
   static constexpr int kUnit = 4;
   static constexpr int kUnitsAhead = 2;
@@ -74,14 +70,13 @@ struct LinearM128 : Linear {
   static constexpr int kRowWarps = 4;
   static constexpr int kSplit = 1;
   static constexpr bool kSerial = true;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 2;
-  static constexpr int kUnit = 4;
+  static constexpr int kUnit = 8;
   static constexpr int kUnitsAhead = 2;
   static constexpr int kPass = 4;
 };
 
-extern "C" __global__ void __launch_bounds__(256, 2)
+extern "C" __global__ void __launch_bounds__(256, 4)
 linear_m8(const ddt::bf16* x, const ddt::bf16* w, ddt::bf16* y, int rows) {
   ddt::linear<LinearM8>(x, w, y, rows);
 }

@@ -19,14 +19,13 @@ struct Linear {
   static constexpr int kRowWarps = 1;
   static constexpr int kSplit = 1;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 4;
   static constexpr int kUnit = 1;
   static constexpr int kUnitsAhead = 4;
   static constexpr int kPass = 1;
 };
 
-extern "C" __global__ void __launch_bounds__(256, 2)
+extern "C" __global__ void __launch_bounds__(256, 4)
 linear_m8(const ddt::bf16* x, const ddt::bf16* w, ddt::bf16* y, int rows) {
   ddt::linear<Linear>(x, w, y, rows);
 }

@@ -36,10 +36,9 @@ struct Linear {
   static constexpr int kRowWarps = 1;
   static constexpr int kSplit = 1;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
-  static constexpr int kAhead = 4;
+  static constexpr int kAhead = 7;
   static constexpr int kUnit = 1;
-  static constexpr int kUnitsAhead = 4;
+  static constexpr int kUnitsAhead = 7;
   static constexpr int kPass = 1;
 };
 

@@ -40,7 +40,6 @@ struct LinearM8 : Linear {
   static constexpr int kRowWarps = 1;
   static constexpr int kSplit = 1;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 4;
   static constexpr int kUnit = 1;
   static constexpr int kUnitsAhead = 4;
@@ -53,7 +52,6 @@ struct LinearM16 : Linear {
   static constexpr int kRowWarps = 1;
   static constexpr int kSplit = 1;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 4;
   static constexpr int kUnit = 2;
   static constexpr int kUnitsAhead = 4;
@@ -66,7 +64,6 @@ struct LinearM32 : Linear {
   static constexpr int kRowWarps = 2;
   static constexpr int kSplit = 2;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 4;
   static constexpr int kUnit = 4;
   static constexpr int kUnitsAhead = 2;
@@ -79,7 +76,6 @@ struct LinearM64 : Linear {
   static constexpr int kRowWarps = 4;
   static constexpr int kSplit = 4;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 2;
   static constexpr int kUnit = 4;
   static constexpr int kUnitsAhead = 2;
@@ -92,8 +88,7 @@ struct LinearM128 : Linear {
   static constexpr int kRowWarps = 1;
   static constexpr int kSplit = 2;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
-  static constexpr int kAhead = 4;
+  static constexpr int kAhead = 2;
   static constexpr int kUnit = 4;
   static constexpr int kUnitsAhead = 2;
   static constexpr int kPass = 4;
@@ -153,7 +148,6 @@ struct AbsorbM8 : Absorb {
   static constexpr int kRowWarps = 1;
   static constexpr int kSplit = 1;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 4;
   static constexpr int kUnit = 1;
   static constexpr int kUnitsAhead = 4;
@@ -166,7 +160,6 @@ struct AbsorbM16 : Absorb {
   static constexpr int kRowWarps = 1;
   static constexpr int kSplit = 1;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 4;
   static constexpr int kUnit = 2;
   static constexpr int kUnitsAhead = 4;
@@ -179,7 +172,6 @@ struct AbsorbM32 : Absorb {
   static constexpr int kRowWarps = 2;
   static constexpr int kSplit = 1;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 4;
   static constexpr int kUnit = 4;
   static constexpr int kUnitsAhead = 2;
@@ -192,7 +184,6 @@ struct AbsorbM64 : Absorb {
   static constexpr int kRowWarps = 4;
   static constexpr int kSplit = 1;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 2;
   static constexpr int kUnit = 4;
   static constexpr int kUnitsAhead = 2;
@@ -205,14 +196,13 @@ struct AbsorbM128 : Absorb {
   static constexpr int kRowWarps = 2;
   static constexpr int kSplit = 1;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
-  static constexpr int kAhead = 4;
+  static constexpr int kAhead = 2;
   static constexpr int kUnit = 4;
   static constexpr int kUnitsAhead = 2;
   static constexpr int kPass = 4;
 };
 
-extern "C" __global__ void __launch_bounds__(32, 4)
+extern "C" __global__ void __launch_bounds__(32, 8)
 absorb_m8(const ddt::bf16* q, const ddt::bf16* w, const float2* table, const int* positions,
           const int* valid, ddt::bf16* q_c, ddt::bf16* q_rot, int rows, int group) {
   ddt::absorb_rope<AbsorbM8>(q, w, table, positions, valid, q_c, q_rot, rows, group);

@@ -33,27 +33,25 @@ struct Linear {
 
 struct LinearM8 : Linear {
   static constexpr int kRows = 8;
-  static constexpr int kTiles = 1;
+  static constexpr int kTiles = 2;
   static constexpr int kRowWarps = 1;
   static constexpr int kSplit = 1;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
-  static constexpr int kAhead = 4;
+  static constexpr int kAhead = 2;
   static constexpr int kUnit = 1;
-  static constexpr int kUnitsAhead = 4;
+  static constexpr int kUnitsAhead = 2;
   static constexpr int kPass = 1;
 };
 
 struct LinearM16 : Linear {
   static constexpr int kRows = 16;
-  static constexpr int kTiles = 1;
+  static constexpr int kTiles = 2;
   static constexpr int kRowWarps = 1;
   static constexpr int kSplit = 1;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
-  static constexpr int kAhead = 4;
+  static constexpr int kAhead = 2;
   static constexpr int kUnit = 2;
-  static constexpr int kUnitsAhead = 4;
+  static constexpr int kUnitsAhead = 2;
   static constexpr int kPass = 2;
 };
 
@@ -63,7 +61,6 @@ struct LinearM32 : Linear {
   static constexpr int kRowWarps = 1;
   static constexpr int kSplit = 1;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 4;
   static constexpr int kUnit = 4;
   static constexpr int kUnitsAhead = 2;
@@ -76,7 +73,6 @@ struct LinearM64 : Linear {
   static constexpr int kRowWarps = 8;
   static constexpr int kSplit = 1;
   static constexpr bool kSerial = true;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 2;
   static constexpr int kUnit = 4;
   static constexpr int kUnitsAhead = 2;

@@ -30,14 +30,13 @@ struct Linear {
   static constexpr int kPlaneRows = 8;
   static constexpr bool kLeave = false;
   static constexpr int kRows = 8;
-  static constexpr int kTiles = 1;
+  static constexpr int kTiles = 2;
   static constexpr int kRowWarps = 1;
   static constexpr int kSplit = 1;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
-  static constexpr int kAhead = 4;
+  static constexpr int kAhead = 2;
   static constexpr int kUnit = 1;
-  static constexpr int kUnitsAhead = 4;
+  static constexpr int kUnitsAhead = 2;
   static constexpr int kPass = 1;
 };
 

@@ -1,9 +1,10 @@
 // The routed experts of a rank, y[row] = sum over k of w[row, k] * down(silu(gate x) * (up x)), and a shared expert beside them.
 //
-// Weights are rows of an m16n8k16 product and come from memory straight into registers, tokens are its columns. The order of k inside
-// a product is free as long as both sides agree: lane (g, t) takes the eight neighbours k = 32 i + 8 t of weight rows g, g + 8 and of
-// token g, and the first of two products uses the first four of them. How K is split and summed follows from the shape alone, so that
-// a token's result does not depend on the other tokens of the step.
+// Weights are rows of an m16n8k16 product, tokens are its columns. The order of k inside a product is free as long as both sides
+// agree: lane (g, t) takes the eight neighbours k = 32 i + 8 t of weight rows g, g + 8 and of token g, and the first of two products
+// uses the first four of them. How K is split and summed follows from the shape alone, so that a token's result does not depend on
+// the other tokens of the step. Every warp streams its weights through a ring of its own in shared memory: asynchronous copies can
+// be waited for in their order, while loads into registers that share a scoreboard can only be waited for all together.
 #pragma once
 #include "device.cuh"
 
@@ -21,14 +22,14 @@ struct Int4Tile {
   uint4 low, high, scales;
 
   __device__ __forceinline__ void load(const u8* tile, int lane) {
-    low = load_weight(tile + 16 * lane);
-    high = load_weight(tile + 512 + 16 * lane);
-    scales = load_weight(tile + 1024 + lane / 4 * 16);
+    low = load16(tile + 16 * lane);
+    high = load16(tile + 512 + 16 * lane);
+    scales = load16(tile + 1024 + lane / 4 * 16);
   }
 
   // 0x4300 is 128 in bfloat16 with steps of one: the nibble in its lowest bits makes 128 + nibble, and nibble = q + 8.
   static __device__ __forceinline__ u32 pair(u32 nibbles, int j) {
-    return fma_pair((nibbles >> 4 * j & 0x000f000fu) | 0x43004300u, 0x3f803f80u, 0xc308c308u);
+    return fma_pair(take_bits(nibbles >> 4 * j, 0x000f000fu, 0x43004300u), 0x3f803f80u, 0xc308c308u);
   }
 
   // Group i as operands of two products; the factors that their sums still need for row g and row g + 8.
@@ -69,8 +70,8 @@ struct Bf16Tile {
   __device__ __forceinline__ void load(const u8* tile, int lane) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      low[i] = load_weight(tile + 1024 * i + 16 * lane);
-      high[i] = load_weight(tile + 1024 * i + 512 + 16 * lane);
+      low[i] = load16(tile + 1024 * i + 16 * lane);
+      high[i] = load16(tile + 1024 * i + 512 + 16 * lane);
     }
   }
 
@@ -88,83 +89,126 @@ struct Bf16Tile {
   }
 };
 
-// The tokens of up to 8 * kCols columns: for every 8 of them where this lane's (column g) lies in x, in elements; -1 is none.
+// The tokens of up to 8 * kCols columns: for every 8 of them where this lane's (column g) lies, in elements; -1 is none.
 template <int kCols>
 struct Tokens {
-  const bf16* x;
   int at[kCols];
   int width;  // columns in use
 };
 
-// What one warp reads: kTiles row tiles of kInputs inputs; of their chunks (tiles of Tile::kInputs inputs) the warp takes number
-// `first` and every kStride-th from there. kDepth steps are on their way at any time, those of the next tiles included.
-template <typename Tile, int kInputs, int kStride, int kTiles, int kCols, int kDepth>
+// One warp's share of a row of items. An item is kTiles row tiles of kInputs inputs; of their chunks (tiles of Tile::kInputs inputs)
+// the warp takes number `first` and every kStride-th from there, one chunk of all row tiles a step. The ring has room for kDepth
+// steps: one is in use while the others are on their way, those of later items included.
+template <typename Tile, int kInputs, int kStride, int kTiles, int kCols, int kRing>
 struct Stream {
   static constexpr int kChunks = (kInputs + Tile::kInputs - 1) / Tile::kInputs;
-  static constexpr int kSteps = ((kChunks + kStride - 1) / kStride + kDepth - 1) / kDepth * kDepth;
+  static constexpr int kSteps = (kChunks + kStride - 1) / kStride;
   static constexpr int kTileBytes = kChunks * Tile::kBytes;
+  static constexpr int kStepBytes = kTiles * Tile::kBytes;
+  static constexpr int kDepth = kRing / kStepBytes;
+  static constexpr int kGroups = Tile::kInputs / 32;
+  static_assert(kDepth >= 2, "a ring holds the step in use and one on its way");
 
-  Tile ring[kDepth][kTiles];
-  int first, lane;
+  u8* ring;
+  const bf16* x;
+  int first, begin, end, stride;  // items begin, begin + stride, ... below end
+  int lane = threadIdx.x % kWarp;
+  int item = begin, step = 0, fill = 0;  // what is fetched next, and to which place of the ring
+  const u8* from = nullptr;
 
   static __device__ __forceinline__ bool real(int chunk) { return kSteps * kStride == kChunks || chunk < kChunks; }
 
-  __device__ __forceinline__ void fetch(Tile (&slot)[kTiles], const u8* from, int step) {
+  // Fetches one more step. `tiles(item)`: where the weights of an item begin.
+  template <typename Tiles>
+  __device__ __forceinline__ void fetch(const Tiles& tiles) {
     const int chunk = first + step * kStride;
-    if (!real(chunk)) return;
+    if (item < end && real(chunk)) {
+      if (step == 0) from = tiles(item);
 #pragma unroll
-    for (int tile = 0; tile < kTiles; ++tile) slot[tile].load(from + tile * kTileBytes + chunk * Tile::kBytes, lane);
-  }
-
-  // The first loads of the tiles at `from`.
-  __device__ __forceinline__ void start(const u8* from) {
+      for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
-    for (int u = 0; u < kDepth; ++u) fetch(ring[u], from, u);
-  }
-
-  // sums += tiles at `here` times the tokens; starts the tiles at `next` unless it is null.
-  __device__ __forceinline__ void run(float (&sums)[kTiles][kCols][4], const u8* here, const u8* next, const Tokens<kCols>& tokens) {
-#pragma unroll 1
-    for (int step = 0; step < kSteps; step += kDepth) {
-#pragma unroll
-      for (int u = 0; u < kDepth; ++u) {
-        const int chunk = first + (step + u) * kStride;
-        if (real(chunk)) multiply(sums, ring[u], chunk, tokens);
-        const int ahead = step + u + kDepth;
-        if (ahead < kSteps) {
-          fetch(ring[u], here, ahead);
-        } else if (next != nullptr) {
-          fetch(ring[u], next, ahead - kSteps);
+        for (int done = 0; done < Tile::kBytes; done += 16 * kWarp) {
+          const int byte = done + 16 * lane;
+          if (done + 16 * kWarp > Tile::kBytes && byte >= Tile::kBytes) continue;
+          copy_async16(ring + fill * kStepBytes + tile * Tile::kBytes + byte,
+                       from + tile * kTileBytes + chunk * Tile::kBytes + byte);
         }
       }
     }
+    copy_commit();
+    fill = fill + 1 == kDepth ? 0 : fill + 1;
+    if (++step == kSteps) step = 0, item += stride;
   }
 
-  __device__ __forceinline__ void multiply(float (&sums)[kTiles][kCols][4], const Tile (&slot)[kTiles], int chunk,
-                                           const Tokens<kCols>& tokens) const {
-    constexpr int kGroups = Tile::kInputs / 32;
-    const auto inputs = [&](int i, int col) {
-      const int k = chunk * Tile::kInputs + 32 * i + lane % 4 * 8;
-      const bool there = tokens.at[col] >= 0 && (kInputs % Tile::kInputs == 0 || k < kInputs);
-      return there ? load16(tokens.x + tokens.at[col] + k) : make_uint4(0, 0, 0, 0);
-    };
-    uint4 b[kGroups];  // of the first column, mostly the only one: all on their way at once
+  // Fetches the first steps.
+  template <typename Tiles>
+  __device__ __forceinline__ void start(const Tiles& tiles) {
 #pragma unroll
-    for (int i = 0; i < kGroups; ++i) b[i] = inputs(i, 0);
+    for (int i = 0; i < kDepth - 1; ++i) fetch(tiles);
+  }
+
+  // Eight inputs of this lane's token in group i of a chunk.
+  __device__ __forceinline__ uint4 input(int at, int chunk, int i) const {
+    const int k = chunk * Tile::kInputs + 32 * i + lane % 4 * 8;
+    const bool there = at >= 0 && (kInputs % Tile::kInputs == 0 || k < kInputs);
+    return there ? load16(x + at + k) : make_uint4(0, 0, 0, 0);
+  }
+
+  // Walks over all items, after `start`. `of(item)`: its tokens; `store(item, tokens, sums)` takes what the warp has summed.
+  template <typename Tiles, typename Of, typename Store>
+  __device__ __forceinline__ void run(const Tiles& tiles, const Of& of, const Store& store) {
+    if (begin >= end) return;
+    Tokens<kCols> tokens = of(begin);
+    uint4 ahead[kGroups];  // inputs of the first eight columns, a step ahead; those of further columns, which are rare, when used
 #pragma unroll
-    for (int i = 0; i < kGroups; ++i) {
-      uint4 more[kCols];
+    for (int i = 0; i < kGroups; ++i) ahead[i] = input(real(first) ? tokens.at[0] : -1, first, i);
+    int use = 0;
+    for (int now = begin; now < end; now += stride) {
+      const Tokens<kCols> next = now + stride < end ? of(now + stride) : Tokens<kCols>{{-1}, 0};
+      float sums[kTiles][kCols][4] = {};
+#pragma unroll 1
+      for (int s = 0; s < kSteps; ++s) {
+        copy_wait<kDepth - 2>();
+        __syncwarp();  // all lanes have their part of this step, and none still reads the one before
+        fetch(tiles);
+        uint4 b[kGroups];
+        const int chunk = first + s * kStride, later = s + 1 < kSteps ? chunk + kStride : first;
+        const int at = !real(later) ? -1 : s + 1 < kSteps ? tokens.at[0] : next.at[0];
 #pragma unroll
-      for (int col = 1; col < kCols; ++col) more[col] = inputs(i, col);
+        for (int i = 0; i < kGroups; ++i) {
+          b[i] = ahead[i];
+          ahead[i] = input(at, later, i);
+        }
+        if (real(chunk)) multiply(sums, ring + use * kStepBytes, b, tokens, chunk);
+        use = use + 1 == kDepth ? 0 : use + 1;
+      }
+      store(now, tokens, sums);
+      tokens = next;
+    }
+  }
+
+  __device__ __forceinline__ void multiply(float (&sums)[kTiles][kCols][4], const u8* weights, const uint4 (&b)[kGroups],
+                                           const Tokens<kCols>& tokens, int chunk) const {
+    uint4 more[kGroups][kCols];
 #pragma unroll
-      for (int tile = 0; tile < kTiles; ++tile) {
+    for (int col = 1; col < kCols; ++col) {
+      if (8 * col >= tokens.width) break;
+#pragma unroll
+      for (int i = 0; i < kGroups; ++i) more[i][col] = input(tokens.at[col], chunk, i);
+    }
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+      Tile slot;
+      slot.load(weights + tile * Tile::kBytes, lane);
+#pragma unroll
+      for (int i = 0; i < kGroups; ++i) {
         u32 a[8];
         float factor[2];
-        slot[tile].operands(a, factor, i);
+        slot.operands(a, factor, i);
         Tile::multiply(sums[tile][0], a, factor, b[i]);
 #pragma unroll
         for (int col = 1; col < kCols; ++col) {
-          if (8 * col < tokens.width) Tile::multiply(sums[tile][col], a, factor, more[col]);
+          if (8 * col < tokens.width) Tile::multiply(sums[tile][col], a, factor, more[i][col]);
         }
       }
     }
@@ -233,11 +277,18 @@ struct Jobs {
       at += members;
     }
     __syncthreads();
-    for (int p = thread; p < pairs; p += kThreads) {
-      if (local[p] == kExperts) continue;
-      int rank = 0;  // among the pairs of the expert: blocks must agree on which job a pair is in
-      for (int other = 0; other < p; ++other) rank += local[other] == local[p];
-      pair[count[local[p]] + rank] = static_cast<unsigned short>(p);
+    if (warp == 0) {  // in their order: blocks must agree on which job a pair is in
+      for (int done = 0; done < pairs; done += kWarp) {
+        const int p = done + lane, e = p < pairs ? local[p] : kExperts;
+        const u32 alike = __match_any_sync(kAll, e);
+        const int rank = __popc(alike & ((1u << lane) - 1)), place = e < kExperts ? count[e] + rank : 0;
+        __syncwarp();
+        if (e < kExperts) {
+          pair[place] = static_cast<unsigned short>(p);
+          if (rank == 0) count[e] = place + __popc(alike);
+        }
+        __syncwarp();
+      }
     }
     __syncthreads();
     return all >> 16;
@@ -249,6 +300,7 @@ struct Jobs {
 template <int kWarps, int kTiles, int kCols, typename To>
 __device__ __forceinline__ void store_acts(const float (&sums)[kTiles][kCols][4], float4* room, int width, To to) {
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  __syncthreads();  // the room may still be read for the item before
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
@@ -274,84 +326,93 @@ __device__ __forceinline__ void store_acts(const float (&sums)[kTiles][kCols][4]
 }
 
 // Stage 1: acts[pair] = silu(gate x) * (up x) for the pairs of held experts, shared_acts[row] the same of the shared expert. Blocks
-// walk over items of kTiles row tiles, first those of the shared expert, which wait for no routing.
+// walk over items of kTiles row tiles, first those of the shared expert, which wait for no routing; warps share the inputs.
 template <typename S, typename Id>
 __device__ __forceinline__ void experts_up(const bf16* x, const Id* ids, const u8* gate_up, const u8* shared_gate_up, bf16* acts,
                                            bf16* shared_acts, int first, int rows) {
   constexpr int kWidth = 8 * S::kCols;
-  using Own = Stream<typename S::Tile, S::kHidden, S::kWarps, S::kTiles, S::kCols, S::kDepth>;
   struct Room {
-    float4 sums[2][S::kWarps * S::kTiles * S::kCols * kWarp];
+    uint4 rings[S::kWarps][S::kRing / 16];
+    float4 sums[S::kWarps * S::kTiles * S::kCols * kWarp];
     Jobs<S::kRows * S::kTopK, S::kExperts, kWidth> jobs;
   };
   static_assert(sizeof(Room) <= S::kShared, "the launch gives a block too little shared memory");
   extern __shared__ uint4 shared_bytes[];
   Room& room = *reinterpret_cast<Room*>(shared_bytes);
   auto& jobs = room.jobs;
-  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, g = lane / 4;
-  int item = blockIdx.x, turn = 0;  // turns alternate between two rooms: one barrier an item
+  const int warp = threadIdx.x / kWarp, g = threadIdx.x % kWarp / 4;
+  u8* const ring = reinterpret_cast<u8*>(room.rings[warp]);
+  int begin = blockIdx.x;
 
   if constexpr (S::kSharedInter > 0) {
-    using Beside = Stream<Bf16Tile, S::kHidden, S::kWarps, 1, S::kCols, S::kSharedDepth>;
+    using Beside = Stream<Bf16Tile, S::kHidden, S::kWarps, 1, S::kCols, S::kRing>;
     constexpr int kBlocks = S::kSharedInter / 8;
     const int items = kBlocks * ((rows + kWidth - 1) / kWidth);
-    const auto tile = [&](int n) { return shared_gate_up + static_cast<i64>(n % kBlocks) * Beside::kTileBytes; };
-    Beside stream;
-    stream.first = warp, stream.lane = lane;
-    if (item < items) stream.start(tile(item));
+    const auto tiles = [&](int item) { return shared_gate_up + static_cast<i64>(item % kBlocks) * Beside::kTileBytes; };
+    Beside stream{ring, x, warp, begin, items, static_cast<int>(gridDim.x)};
+    stream.start(tiles);
     wait_for_predecessor();
     let_successor_start();
-    for (; item < items; item += gridDim.x, turn ^= 1) {
-      const int begin = item / kBlocks * kWidth, width = rows - begin < kWidth ? rows - begin : kWidth;
-      Tokens<S::kCols> tokens{x, {}, width};
+    stream.run(
+        tiles,
+        [&](int item) {
+          const int row = item / kBlocks * kWidth;
+          Tokens<S::kCols> tokens;
+          tokens.width = rows - row < kWidth ? rows - row : kWidth;
 #pragma unroll
-      for (int col = 0; col < S::kCols; ++col) {
-        tokens.at[col] = 8 * col + g < width ? (begin + 8 * col + g) * S::kXStride : -1;
-      }
-      float sums[1][S::kCols][4] = {};
-      const int next = item + gridDim.x;
-      stream.run(sums, tile(item), next < items ? tile(next) : nullptr, tokens);
-      store_acts<S::kWarps>(sums, room.sums[turn], width, [&](int column) {
-        return shared_acts + (begin + column) * S::kSharedInter + item % kBlocks * 8;
-      });
-    }
-    item -= items;
+          for (int col = 0; col < S::kCols; ++col) {
+            tokens.at[col] = 8 * col + g < tokens.width ? (row + 8 * col + g) * S::kXStride : -1;
+          }
+          return tokens;
+        },
+        [&](int item, const Tokens<S::kCols>& tokens, const float(&sums)[1][S::kCols][4]) {
+          store_acts<S::kWarps>(sums, room.sums, tokens.width, [&](int column) {
+            return shared_acts + (item / kBlocks * kWidth + column) * S::kSharedInter + item % kBlocks * 8;
+          });
+        });
+    while (begin < items) begin += gridDim.x;
+    begin -= items;
   } else {
     wait_for_predecessor();
     let_successor_start();
   }
 
+  using Own = Stream<typename S::Tile, S::kHidden, S::kWarps, S::kTiles, S::kCols, S::kRing>;
   constexpr int kBlocks = S::kInter / (8 * S::kTiles);
   const int pairs = rows * S::kTopK;
-  if (item >= pairs * kBlocks) return;
+  if (begin >= pairs * kBlocks) return;
   const int items = jobs.template build<S::kWarps * kWarp>(ids, first, pairs) * kBlocks;
-  const auto tiles = [&](int n) {
-    const int tile = jobs.expert[n / kBlocks] * (S::kInter / 8) + n % kBlocks * S::kTiles;
+  const auto tiles = [&](int item) {
+    const int tile = jobs.expert[item / kBlocks] * (S::kInter / 8) + item % kBlocks * S::kTiles;
     return gate_up + static_cast<i64>(tile) * Own::kTileBytes;
   };
-  Own stream;
-  stream.first = warp, stream.lane = lane;
-  if (item < items) stream.start(tiles(item));
-  for (; item < items; item += gridDim.x, turn ^= 1) {
-    const int job = item / kBlocks, begin = jobs.begin[job], width = jobs.width[job];
-    Tokens<S::kCols> tokens{x, {}, width};
+  Own stream{ring, x, warp, begin, items, static_cast<int>(gridDim.x)};
+  stream.start(tiles);
+  stream.run(
+      tiles,
+      [&](int item) {
+        const int job = item / kBlocks;
+        Tokens<S::kCols> tokens;
+        tokens.width = jobs.width[job];
 #pragma unroll
-    for (int col = 0; col < S::kCols; ++col) {
-      const int column = 8 * col + g;
-      tokens.at[col] = column < width ? jobs.pair[begin + column] / S::kTopK * S::kXStride : -1;
-    }
-    float sums[S::kTiles][S::kCols][4] = {};
-    const int next = item + gridDim.x;
-    stream.run(sums, tiles(item), next < items ? tiles(next) : nullptr, tokens);
-    store_acts<S::kWarps>(sums, room.sums[turn], width, [&](int column) {
-      return acts + jobs.pair[begin + column] * S::kInter + item % kBlocks * (8 * S::kTiles);
-    });
-  }
+        for (int col = 0; col < S::kCols; ++col) {
+          const int column = 8 * col + g;
+          tokens.at[col] = column < tokens.width ? jobs.pair[jobs.begin[job] + column] / S::kTopK * S::kXStride : -1;
+        }
+        return tokens;
+      },
+      [&](int item, const Tokens<S::kCols>& tokens, const float(&sums)[S::kTiles][S::kCols][4]) {
+        const int first_pair = jobs.begin[item / kBlocks];
+        store_acts<S::kWarps>(sums, room.sums, tokens.width, [&](int column) {
+          return acts + jobs.pair[first_pair + column] * S::kInter + item % kBlocks * (8 * S::kTiles);
+        });
+      });
 }
 
 // Puts a warp's sums where the weighted sum finds them: `to(column)` is the stripe of one token.
 template <int kTiles, int kCols, typename To>
-__device__ __forceinline__ void store_parts(const float (&sums)[kTiles][kCols][4], int lane, int width, To to) {
+__device__ __forceinline__ void store_parts(const float (&sums)[kTiles][kCols][4], int width, To to) {
+  const int lane = threadIdx.x % kWarp;
 #pragma unroll
   for (int col = 0; col < kCols; ++col) {
 #pragma unroll
@@ -376,10 +437,11 @@ __device__ __forceinline__ void experts_down(const bf16* acts, const bf16* share
                                              const u8* shared_down, bf16* y, int first, int rows) {
   constexpr int kWidth = 8 * S::kCols, kStripe = 16 * S::kTiles, kPairs = S::kRows * S::kTopK;
   constexpr int kRowTiles = (S::kHidden + 15) / 16, kThreads = (S::kWarps + S::kSharedWarps) * kWarp;
-  using Own = Stream<typename S::Tile, S::kInter, 1, S::kTiles, S::kCols, S::kDepth>;
   struct Room {
+    uint4 rings[S::kWarps][S::kRing / 16];
+    uint4 shared_rings[S::kSharedWarps * S::kSharedRing / 16 + 1];
     float parts[kPairs][kStripe];
-    float shared_parts[S::kSharedWarps * S::kRows + (S::kSharedWarps == 0)][kStripe];
+    float shared_parts[S::kSharedWarps * S::kRows + 1][kStripe];
     float share[kPairs];
     Jobs<kPairs, S::kExperts, kWidth> jobs;
   };
@@ -387,54 +449,62 @@ __device__ __forceinline__ void experts_down(const bf16* acts, const bf16* share
   extern __shared__ uint4 shared_bytes[];
   Room& room = *reinterpret_cast<Room*>(shared_bytes);
   auto& jobs = room.jobs;
-  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, g = lane / 4, pairs = rows * S::kTopK;
+  const int warp = threadIdx.x / kWarp, g = threadIdx.x % kWarp / 4, pairs = rows * S::kTopK;
 
   const int count = jobs.template build<kThreads>(ids, first, pairs);
   for (int p = threadIdx.x; p < pairs; p += kThreads) room.share[p] = *static_cast<const volatile float*>(w + p);
 
   if (warp < S::kWarps) {
+    using Own = Stream<typename S::Tile, S::kInter, 1, S::kTiles, S::kCols, S::kRing>;
     const auto tiles = [&](int job) {
       const i64 tile = static_cast<i64>(jobs.expert[job]) * kRowTiles + blockIdx.x * S::kTiles;
       return down + tile * Own::kTileBytes;
     };
-    Own stream;
-    stream.first = 0, stream.lane = lane;
-    if (warp < count) stream.start(tiles(warp));
-    wait_for_predecessor();
-    let_successor_start();
-    for (int job = warp; job < count; job += S::kWarps) {
-      const int begin = jobs.begin[job], width = jobs.width[job], next = job + S::kWarps;
-      Tokens<S::kCols> tokens{acts, {}, width};
-#pragma unroll
-      for (int col = 0; col < S::kCols; ++col) {
-        const int column = 8 * col + g;
-        tokens.at[col] = column < width ? jobs.pair[begin + column] * S::kInter : -1;
-      }
-      float sums[S::kTiles][S::kCols][4] = {};
-      stream.run(sums, tiles(job), next < count ? tiles(next) : nullptr, tokens);
-      store_parts(sums, lane, width, [&](int column) { return room.parts[jobs.pair[begin + column]]; });
-    }
-  } else if constexpr (S::kSharedInter > 0) {
-    using Beside = Stream<Bf16Tile, S::kSharedInter, S::kSharedWarps, S::kTiles, S::kCols, S::kSharedDepth>;
-    const u8* const tiles = shared_down + static_cast<i64>(blockIdx.x) * S::kTiles * Beside::kTileBytes;
-    Beside stream;
-    stream.first = warp - S::kWarps, stream.lane = lane;
+    Own stream{reinterpret_cast<u8*>(room.rings[warp]), acts, 0, warp, count, S::kWarps};
     stream.start(tiles);
     wait_for_predecessor();
     let_successor_start();
-    for (int begin = 0; begin < rows; begin += kWidth) {
-      const int width = rows - begin < kWidth ? rows - begin : kWidth;
-      Tokens<S::kCols> tokens{shared_acts, {}, width};
+    stream.run(
+        tiles,
+        [&](int job) {
+          Tokens<S::kCols> tokens;
+          tokens.width = jobs.width[job];
 #pragma unroll
-      for (int col = 0; col < S::kCols; ++col) {
-        tokens.at[col] = 8 * col + g < width ? (begin + 8 * col + g) * S::kSharedInter : -1;
-      }
-      float sums[S::kTiles][S::kCols][4] = {};
-      stream.run(sums, tiles, begin + kWidth < rows ? tiles : nullptr, tokens);
-      store_parts(sums, lane, width, [&](int column) {
-        return room.shared_parts[(warp - S::kWarps) * S::kRows + begin + column];
-      });
-    }
+          for (int col = 0; col < S::kCols; ++col) {
+            const int column = 8 * col + g;
+            tokens.at[col] = column < tokens.width ? jobs.pair[jobs.begin[job] + column] * S::kInter : -1;
+          }
+          return tokens;
+        },
+        [&](int job, const Tokens<S::kCols>& tokens, const float(&sums)[S::kTiles][S::kCols][4]) {
+          store_parts(sums, tokens.width, [&](int column) { return room.parts[jobs.pair[jobs.begin[job] + column]]; });
+        });
+  } else if constexpr (S::kSharedInter > 0) {
+    using Beside = Stream<Bf16Tile, S::kSharedInter, S::kSharedWarps, S::kTiles, S::kCols, S::kSharedRing>;
+    const int part = warp - S::kWarps;
+    const auto tiles = [&](int) { return shared_down + static_cast<i64>(blockIdx.x) * S::kTiles * Beside::kTileBytes; };
+    u8* const ring = reinterpret_cast<u8*>(room.shared_rings) + part * S::kSharedRing;
+    Beside stream{ring, shared_acts, part, 0, (rows + kWidth - 1) / kWidth, 1};
+    stream.start(tiles);
+    wait_for_predecessor();
+    let_successor_start();
+    stream.run(
+        tiles,
+        [&](int item) {
+          const int row = item * kWidth;
+          Tokens<S::kCols> tokens;
+          tokens.width = rows - row < kWidth ? rows - row : kWidth;
+#pragma unroll
+          for (int col = 0; col < S::kCols; ++col) {
+            tokens.at[col] = 8 * col + g < tokens.width ? (row + 8 * col + g) * S::kSharedInter : -1;
+          }
+          return tokens;
+        },
+        [&](int item, const Tokens<S::kCols>& tokens, const float(&sums)[S::kTiles][S::kCols][4]) {
+          store_parts(sums, tokens.width, [&](int column) {
+            return room.shared_parts[part * S::kRows + item * kWidth + column];
+          });
+        });
   }
   __syncthreads();
 

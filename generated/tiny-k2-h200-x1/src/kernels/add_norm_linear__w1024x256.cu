@@ -40,7 +40,6 @@ struct LinearM8 : Linear {
   static constexpr int kRowWarps = 1;
   static constexpr int kSplit = 1;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 4;
   static constexpr int kUnit = 1;
   static constexpr int kUnitsAhead = 4;
@@ -53,7 +52,6 @@ struct LinearM16 : Linear {
   static constexpr int kRowWarps = 1;
   static constexpr int kSplit = 1;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 4;
   static constexpr int kUnit = 2;
   static constexpr int kUnitsAhead = 4;
@@ -66,7 +64,6 @@ struct LinearM32 : Linear {
   static constexpr int kRowWarps = 2;
   static constexpr int kSplit = 2;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 4;
   static constexpr int kUnit = 4;
   static constexpr int kUnitsAhead = 2;
@@ -79,7 +76,6 @@ struct LinearM64 : Linear {
   static constexpr int kRowWarps = 4;
   static constexpr int kSplit = 2;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 2;
   static constexpr int kUnit = 4;
   static constexpr int kUnitsAhead = 2;
@@ -92,14 +88,13 @@ struct LinearM128 : Linear {
   static constexpr int kRowWarps = 2;
   static constexpr int kSplit = 2;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
-  static constexpr int kAhead = 4;
+  static constexpr int kAhead = 2;
   static constexpr int kUnit = 4;
   static constexpr int kUnitsAhead = 2;
   static constexpr int kPass = 4;
 };
 
-extern "C" __global__ void __launch_bounds__(64, 4)
+extern "C" __global__ void __launch_bounds__(64, 1)
 linear_m8(const ddt::bf16* x, const ddt::bf16* w, ddt::bf16* y, float* planes, int* tickets,
           int rows) {
   ddt::linear<LinearM8>(x, w, y, planes, tickets, rows);

@@ -41,7 +41,6 @@ struct LogitsM8 : Logits {
   static constexpr int kRowWarps = 1;
   static constexpr int kSplit = 2;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 4;
   static constexpr int kUnit = 1;
   static constexpr int kUnitsAhead = 4;
@@ -54,7 +53,6 @@ struct LogitsM16 : Logits {
   static constexpr int kRowWarps = 1;
   static constexpr int kSplit = 2;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 4;
   static constexpr int kUnit = 2;
   static constexpr int kUnitsAhead = 4;
@@ -67,7 +65,6 @@ struct LogitsM32 : Logits {
   static constexpr int kRowWarps = 2;
   static constexpr int kSplit = 2;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 4;
   static constexpr int kUnit = 4;
   static constexpr int kUnitsAhead = 2;
@@ -80,7 +77,6 @@ struct LogitsM64 : Logits {
   static constexpr int kRowWarps = 4;
   static constexpr int kSplit = 2;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
   static constexpr int kAhead = 2;
   static constexpr int kUnit = 4;
   static constexpr int kUnitsAhead = 2;
@@ -93,14 +89,13 @@ struct LogitsM128 : Logits {
   static constexpr int kRowWarps = 2;
   static constexpr int kSplit = 2;
   static constexpr bool kSerial = false;
-  static constexpr bool kFetch = false;
-  static constexpr int kAhead = 4;
+  static constexpr int kAhead = 2;
   static constexpr int kUnit = 4;
   static constexpr int kUnitsAhead = 2;
   static constexpr int kPass = 4;
 };
 
-extern "C" __global__ void __launch_bounds__(32, 4)
+extern "C" __global__ void __launch_bounds__(32, 1)
 logits_m8(const ddt::bf16* x, const ddt::bf16* w, float* planes, int rows) {
   ddt::linear_planes<LogitsM8>(x, w, planes, rows);
 }

@@ -17,9 +17,8 @@ struct ExpertsUpM1 : ExpertsUp {
   static constexpr int kTiles = 2;
   static constexpr int kCols = 1;
   static constexpr int kWarps = 2;
-  static constexpr int kDepth = 2;
-  static constexpr int kSharedDepth = 2;
-  static constexpr int kShared = 4336;
+  static constexpr int kRing = 9216;
+  static constexpr int kShared = 20720;
 };
 
 struct ExpertsUpM8 : ExpertsUp {
@@ -27,9 +26,8 @@ struct ExpertsUpM8 : ExpertsUp {
   static constexpr int kTiles = 2;
   static constexpr int kCols = 1;
   static constexpr int kWarps = 2;
-  static constexpr int kDepth = 2;
-  static constexpr int kSharedDepth = 2;
-  static constexpr int kShared = 4544;
+  static constexpr int kRing = 9216;
+  static constexpr int kShared = 20928;
 };
 
 struct ExpertsUpM16 : ExpertsUp {
@@ -37,9 +35,8 @@ struct ExpertsUpM16 : ExpertsUp {
   static constexpr int kTiles = 2;
   static constexpr int kCols = 2;
   static constexpr int kWarps = 2;
-  static constexpr int kDepth = 2;
-  static constexpr int kSharedDepth = 2;
-  static constexpr int kShared = 8768;
+  static constexpr int kRing = 6912;
+  static constexpr int kShared = 18496;
 };
 
 struct ExpertsUpM32 : ExpertsUp {
@@ -47,9 +44,8 @@ struct ExpertsUpM32 : ExpertsUp {
   static constexpr int kTiles = 2;
   static constexpr int kCols = 2;
   static constexpr int kWarps = 2;
-  static constexpr int kDepth = 2;
-  static constexpr int kSharedDepth = 2;
-  static constexpr int kShared = 9056;
+  static constexpr int kRing = 6912;
+  static constexpr int kShared = 18784;
 };
 
 struct ExpertsUpM64 : ExpertsUp {
@@ -57,9 +53,8 @@ struct ExpertsUpM64 : ExpertsUp {
   static constexpr int kTiles = 2;
   static constexpr int kCols = 2;
   static constexpr int kWarps = 2;
-  static constexpr int kDepth = 2;
-  static constexpr int kSharedDepth = 2;
-  static constexpr int kShared = 9616;
+  static constexpr int kRing = 6912;
+  static constexpr int kShared = 19344;
 };
 
 struct ExpertsUpM128 : ExpertsUp {
@@ -67,9 +62,8 @@ struct ExpertsUpM128 : ExpertsUp {
   static constexpr int kTiles = 2;
   static constexpr int kCols = 2;
   static constexpr int kWarps = 2;
-  static constexpr int kDepth = 2;
-  static constexpr int kSharedDepth = 2;
-  static constexpr int kShared = 10736;
+  static constexpr int kRing = 6912;
+  static constexpr int kShared = 20464;
 };
 
 extern "C" __global__ void __launch_bounds__(64, 2)
@@ -130,9 +124,9 @@ struct ExpertsDownM1 : ExpertsDown {
   static constexpr int kTiles = 1;
   static constexpr int kCols = 1;
   static constexpr int kWarps = 7;
-  static constexpr int kDepth = 1;
-  static constexpr int kSharedDepth = 2;
-  static constexpr int kShared = 576;
+  static constexpr int kRing = 4608;
+  static constexpr int kShared = 41104;
+  static constexpr int kSharedRing = 8192;
 };
 
 struct ExpertsDownM8 : ExpertsDown {
@@ -140,9 +134,9 @@ struct ExpertsDownM8 : ExpertsDown {
   static constexpr int kTiles = 1;
   static constexpr int kCols = 1;
   static constexpr int kWarps = 7;
-  static constexpr int kDepth = 1;
-  static constexpr int kSharedDepth = 2;
-  static constexpr int kShared = 3136;
+  static constexpr int kRing = 4608;
+  static constexpr int kShared = 43664;
+  static constexpr int kSharedRing = 8192;
 };
 
 struct ExpertsDownM16 : ExpertsDown {
@@ -150,9 +144,9 @@ struct ExpertsDownM16 : ExpertsDown {
   static constexpr int kTiles = 1;
   static constexpr int kCols = 2;
   static constexpr int kWarps = 7;
-  static constexpr int kDepth = 1;
-  static constexpr int kSharedDepth = 2;
-  static constexpr int kShared = 5952;
+  static constexpr int kRing = 4608;
+  static constexpr int kShared = 46480;
+  static constexpr int kSharedRing = 8192;
 };
 
 struct ExpertsDownM32 : ExpertsDown {
@@ -160,9 +154,9 @@ struct ExpertsDownM32 : ExpertsDown {
   static constexpr int kTiles = 1;
   static constexpr int kCols = 2;
   static constexpr int kWarps = 7;
-  static constexpr int kDepth = 1;
-  static constexpr int kSharedDepth = 2;
-  static constexpr int kShared = 11616;
+  static constexpr int kRing = 4608;
+  static constexpr int kShared = 52144;
+  static constexpr int kSharedRing = 8192;
 };
 
 struct ExpertsDownM64 : ExpertsDown {
@@ -170,9 +164,9 @@ struct ExpertsDownM64 : ExpertsDown {
   static constexpr int kTiles = 1;
   static constexpr int kCols = 2;
   static constexpr int kWarps = 7;
-  static constexpr int kDepth = 1;
-  static constexpr int kSharedDepth = 2;
-  static constexpr int kShared = 22928;
+  static constexpr int kRing = 4608;
+  static constexpr int kShared = 63456;
+  static constexpr int kSharedRing = 8192;
 };
 
 struct ExpertsDownM128 : ExpertsDown {
@@ -180,19 +174,19 @@ struct ExpertsDownM128 : ExpertsDown {
   static constexpr int kTiles = 1;
   static constexpr int kCols = 2;
   static constexpr int kWarps = 7;
-  static constexpr int kDepth = 1;
-  static constexpr int kSharedDepth = 2;
-  static constexpr int kShared = 45552;
+  static constexpr int kRing = 4608;
+  static constexpr int kShared = 86080;
+  static constexpr int kSharedRing = 8192;
 };
 
-extern "C" __global__ void __launch_bounds__(256, 2)
+extern "C" __global__ void __launch_bounds__(256, 3)
 experts_down_m1(const ddt::bf16* acts, const ddt::bf16* shared_acts, const ddt::i64* ids,
                 const float* w, const ddt::u8* down, const ddt::u8* shared_down, ddt::bf16* y,
                 int first, int rows) {
   ddt::experts_down<ExpertsDownM1>(acts, shared_acts, ids, w, down, shared_down, y, first, rows);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 2)
+extern "C" __global__ void __launch_bounds__(256, 3)
 experts_down_m8(const ddt::bf16* acts, const ddt::bf16* shared_acts, const ddt::i64* ids,
                 const float* w, const ddt::u8* down, const ddt::u8* shared_down, ddt::bf16* y,
                 int first, int rows) {
