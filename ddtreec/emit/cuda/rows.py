@@ -12,7 +12,6 @@ from ddtreec.artifacts.kernels import Dim
 from ddtreec.emit.cuda.base import MOST_ROWS, ONE, Constant, Entry, KernelDraft, Param, Site, StageDraft, Tensor
 
 ROWS = Dim(by=("rows",))
-OUT_ROWS = Dim(by=("out_rows",))
 
 INPUT, OUTPUT, WEIGHT = "const ddt::bf16*", "ddt::bf16*", "const ddt::bf16*"
 INTS = "const int*"

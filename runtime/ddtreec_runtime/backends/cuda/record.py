@@ -22,14 +22,13 @@ FAULTS = {-1: math.nan, -2: math.inf, -3: -math.inf}
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One round of one slot as `walk` wrote it. `committed`: accepted drafts, then the next token; the first `kept` of
-    them belong to the output. `words`: a copy of the record."""
+    """One round of one slot as `walk` wrote it. `committed`: accepted drafts, then the next token; how many of them are
+    output, the host finds as it does on the CPU. `words`: a copy of the record."""
 
     number: int
     start: int
     root: int
     next_token: int
-    kept: int
     status: int
     committed: list[int]
     accepted: list[int]
@@ -40,10 +39,10 @@ class Record:
     def read(cls, words: np.ndarray, layout: Layout) -> Record:
         """A record from its words, copied: the ring's place is free afterwards."""
         words = words.copy()
-        number, start, root, _, count, bonus, kept, status = words[:HEAD].tolist()
+        number, start, root, _, count, bonus, _, status = words[:HEAD].tolist()
         committed = words[layout.committed : layout.committed + count].tolist()
         accepted = words[layout.accepted : layout.accepted + count].tolist()
-        return cls(number, start, root, bonus, kept, status, committed, accepted, words, layout)
+        return cls(number, start, root, bonus, status, committed, accepted, words, layout)
 
     @property
     def fault(self) -> tuple[int, float]:
