@@ -17,7 +17,6 @@ from ddtreec.core.errors import BundleError
 from ddtreec.spec.load import load_engine
 from ddtreec.toolchain import bundle as bundles
 from ddtreec_runtime import Engine
-from ddtreec_runtime.backends.cuda import device
 from ddtreec_runtime.backends.cuda import engine as cuda_engine
 from ddtreec_runtime.backends.cuda.driver import Driver
 from ddtreec_runtime.checks import blind_torch
