@@ -16,11 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ddtreec.artifacts.record import RING, Layout
 from ddtreec.core.errors import BundleError, Problem, VerifyError
 from ddtreec_runtime.backends.cuda.answer import Answer
 from ddtreec_runtime.backends.cuda.driver import Launch
 from ddtreec_runtime.backends.cuda.machine import Machine
-from ddtreec_runtime.backends.cuda.record import CANCELLED, RING, RUNS, Layout, Record
+from ddtreec_runtime.backends.cuda.record import CANCELLED, RUNS, Record
 from ddtreec_runtime.backends.cuda.steps import DeviceProgram, Shape
 from ddtreec_runtime.drafting import Mode
 from ddtreec_runtime.generation import Job

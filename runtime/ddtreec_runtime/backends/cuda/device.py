@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,17 @@ import msgspec
 import torch
 
 from ddtreec.artifacts import kernels as kernels_file
+from ddtreec.artifacts.formats import format_of
 from ddtreec.artifacts.kernels import KERNELS, KERNELS_FORMAT, KernelTable, binary_path
 from ddtreec.artifacts.plan import Plan
 from ddtreec.core.errors import BundleError, Loc, Problem
 from ddtreec.core.units import format_bytes
+from ddtreec_runtime import checks
 from ddtreec_runtime.backends.cuda.driver import NO_BINDINGS, OTHER_DEVICE, OUT_OF_MEMORY, Driver
 from ddtreec_runtime.backends.cuda.machine import Loaded
 from ddtreec_runtime.bundle import AGAIN, Bundle
+
+MORE_ROOM = "close what else uses the GPU, or compile with a shorter context or fewer sequences: --set limits.context=N"
 
 RESERVED = "reserved by the device"
 """The row of the memory table that the context and the libraries take; nothing of it is allocated by us."""
@@ -25,8 +31,7 @@ RESERVED = "reserved by the device"
 
 def open_driver(bundle: Bundle) -> Driver:
     """The driver on the current GPU, with a stream of its own. Raises BundleError: B027 no GPU, B043 no bindings."""
-    if not torch.cuda.is_available():
-        raise BundleError(no_gpu(bundle))
+    checks.backend(bundle, "cuda")
     try:
         api = importlib.import_module("cuda.bindings.driver")
     except ImportError as error:
@@ -41,29 +46,20 @@ def open_driver(bundle: Bundle) -> Driver:
     return Driver(api, torch.cuda.Stream())
 
 
-def no_gpu(bundle: Bundle) -> Problem:
-    """B027: the bundle is for a GPU, and none is here."""
-    return Problem(
-        "B027",
-        f"the bundle is for cuda ({bundle.plan.topology}) and this machine has no CUDA device",
-        Loc(str(bundle.path)),
-        help="compile the engine for the CPU: ddtreec compile ENGINE.yaml --set topology=cpu",
-    )
-
-
 def read_table(bundle: Bundle) -> KernelTable:
     """kernels.json. Raises BundleError B044 where it is missing, damaged or of another format."""
     path = bundle.path / KERNELS
     try:
-        table = kernels_file.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError, msgspec.ValidationError) as error:
+        data = path.read_bytes()
+        found = format_of(data)
+        if found not in (None, KERNELS_FORMAT):
+            text = f"the kernel table has format {found}, this runtime reads format {KERNELS_FORMAT}"
+            raise BundleError(Problem("B044", text, Loc(str(path)), help=AGAIN))
+        return kernels_file.decode(data)
+    except (OSError, msgspec.DecodeError) as error:
         raise BundleError(
             Problem("B044", f"the kernel table cannot be read: {error}", Loc(str(path)), help=AGAIN)
         ) from None
-    if table.format != KERNELS_FORMAT:
-        text = f"the kernel table has format {table.format}, this runtime reads format {KERNELS_FORMAT}"
-        raise BundleError(Problem("B044", text, Loc(str(path)), help=AGAIN))
-    return table
 
 
 def check_arch(table: KernelTable, capability: tuple[int, int], name: str, path: Path) -> None:
@@ -93,10 +89,19 @@ def check_room(plan: Plan, free: int, name: str, path: Path) -> None:
             OUT_OF_MEMORY,
             f"one rank holds {format_bytes(need)}, {name} has {format_bytes(free)} free",
             Loc(str(path)),
-            help="close what else uses the GPU, or compile with a shorter context or fewer sequences: "
-            "--set limits.context=N",
+            help=MORE_ROOM,
         )
     )
+
+
+@contextmanager
+def telling_of_room(path: Path) -> Iterator[None]:
+    """Turns torch's own error of memory, which comes where another program took what was free, into B041."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        said = str(error).split(". ")[0]
+        raise BundleError(Problem(OUT_OF_MEMORY, said, Loc(str(path)), help=MORE_ROOM)) from None
 
 
 def check_device(bundle: Bundle, table: KernelTable) -> None:
@@ -107,19 +112,24 @@ def check_device(bundle: Bundle, table: KernelTable) -> None:
 
 
 def load_kernels(bundle: Bundle, table: KernelTable, driver: Driver) -> Loaded:
-    """Every kernel's binary loaded, every entry point found and given its shared memory."""
+    """Every kernel's binary loaded, every entry point found and given its shared memory; all of them or none."""
     functions: dict[tuple[str, str], Any] = {}
     modules: list[Any] = []
-    for kernel in table.kernels:
-        path = bundle.path / binary_path(kernel.name, table.arch)
-        try:
-            image = path.read_bytes()
-        except OSError as error:
-            text = f"a kernel's binary is missing: {error.strerror}"
-            raise BundleError(Problem("B023", text, Loc(str(path)), help=AGAIN)) from None
-        module = driver.load(image, kernel.name)
-        modules.append(module)
-        for stage in kernel.stages:
-            for variant in stage.variants:
-                functions[kernel.name, variant.function] = driver.function(module, variant.function, variant.shared)
+    with ExitStack() as undo:
+        for kernel in table.kernels:
+            module = driver.load(_binary(bundle.path / binary_path(kernel.name, table.arch)), kernel.name)
+            modules.append(module)
+            undo.callback(driver.unload, module)
+            for stage in kernel.stages:
+                for variant in stage.variants:
+                    functions[kernel.name, variant.function] = driver.function(module, variant.function, variant.shared)
+        undo.pop_all()  # all went well: they stay
     return Loaded(table, functions, tuple(modules))
+
+
+def _binary(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        text = f"a kernel's binary is missing: {error.strerror}"
+        raise BundleError(Problem("B023", text, Loc(str(path)), help=AGAIN)) from None

@@ -18,7 +18,14 @@ from ddtreec.core.errors import Loc, Problem, SpecError
 from ddtreec.core.units import parse_rate
 from ddtreec_runtime.backends.cuda.alone import alone
 from ddtreec_runtime.backends.cuda.decode import causal_words
-from ddtreec_runtime.backends.cuda.device import check_arch, check_room, load_kernels, open_driver, read_table
+from ddtreec_runtime.backends.cuda.device import (
+    check_arch,
+    check_room,
+    load_kernels,
+    open_driver,
+    read_table,
+    telling_of_room,
+)
 from ddtreec_runtime.backends.cuda.driver import Driver, Launch
 from ddtreec_runtime.backends.cuda.machine import Loaded, Machine
 from ddtreec_runtime.backends.cuda.routing import EVEN, Chosen, chosen, held_means, routers_of, spread
@@ -49,7 +56,7 @@ def measure_rank(
     name = torch.cuda.get_device_name()
     check_arch(table, torch.cuda.get_device_capability(), name, path)
     check_room(bundle.plan, torch.cuda.mem_get_info()[0], name, path)
-    with driver.ordered(), torch.inference_mode():
+    with driver.ordered(), torch.inference_mode(), telling_of_room(path):
         machine = lonely_machine(bundle, load_kernels(bundle, table, driver), driver, "cuda", rank, progress)
         bench = RankBench(machine, context, read_rate(path))
         steps = [bench.step(count, kernels) for count in rows]
@@ -319,7 +326,7 @@ def warnings(found: Mapping[str, Any]) -> list[str]:
     """What makes the measurement of some steps one of something else."""
     return [
         f"at {row['rows']} rows {row['experts']['mean']:.1f} experts a layer were chosen where even routing chooses "
-        f"{row['experts']['expected']:.1f}: below {EVEN:.0%} of that, the step reads too little, and its time says nothing"
+        f"{row['experts']['expected']:.1f}: below {EVEN:.0%} of that, so the step read too little to be a measure"
         for row in found["steps"]
         if row["experts"] is not None and not row["experts"]["even"]
     ]
