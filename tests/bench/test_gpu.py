@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 from benchmarks import gpu, gpu_fit, gpu_page
 from ddtreec.passes.cost import Rates, Reached
+from ddtreec_runtime import Generation
 from ddtreec_runtime.backends.cuda.rank_bench import RankBench, lonely_machine
 from tests.cuda_host.emulated import compiled, loaded_kernels
 from tests.emulated.emulator import missing
@@ -152,6 +154,39 @@ def test_steps_of_a_rank_on_the_emulator(monkeypatch: pytest.MonkeyPatch) -> Non
     for point in gpu_fit.points({"steps": steps, "drafter": drafts}, 2):
         priced = {n.node for n in model.priced(point, model.rates)}
         assert point.kernels and set(point.kernels) <= priced
+
+
+class Pair:
+    """An engine that takes 1 ms a round as graphs, 4 ms launch by launch, and commits 2 tokens a round with drafts."""
+
+    def __init__(self) -> None:
+        self.decoder = SimpleNamespace(captures=True)
+        self.plan = SimpleNamespace(limits=SimpleNamespace(sequences=3, context=1024))
+
+    def generate(self, prompt: list[int], tokens: int, *, speculation: str, ignore_eos: bool) -> Generation:
+        each = 1 if speculation == "off" else 2
+        rounds = (tokens - 1) // each
+        took = rounds * (1e-3 if self.decoder.captures else 4e-3)
+        ids = list(range(1 + rounds * each))
+        return Generation(prompt, ids, rounds=rounds, prefill_s=len(prompt) * 1e-6, decode_s=took)
+
+    def generate_batch(self, prompts: list[list[int]], tokens: int, **how: Any) -> list[Generation]:
+        return [self.generate(prompt, tokens, **how) for prompt in prompts]
+
+
+def test_speeds_of_the_pair() -> None:
+    engine: Any = Pair()
+    prompts = [[1] * 128] * 8
+    one = list(gpu.one_sequence(engine, prompts[:2], 101))
+    assert engine.decoder.captures
+    found = {(o["launching"], o["speculation"]): (o["tokens_per_s"], o["round_us"], o["tau"]) for o in one}
+    assert found["graphs", "off"] == pytest.approx((1000, 1000, 1))
+    assert found["graphs", "tree"] == pytest.approx((2000, 1000, 2))
+    assert found["one by one", "chain"] == pytest.approx((500, 4000, 2))
+    several = list(gpu.several_sequences(engine, prompts, 101))
+    assert [(s["speculation"], s["sequences"]) for s in several] == [(m, n) for m in ("off", "tree") for n in (1, 2, 3)]
+    prefill = {(p["speculation"], p["tokens"]): p["ms"] for p in gpu.prefills(engine, prompts)}
+    assert prefill == {(m, n): pytest.approx(n * 1e-3) for m in ("off", "tree") for n in (128, 512)}
 
 
 def test_medians() -> None:
