@@ -104,7 +104,7 @@ def _refused(name: str, arch: str, log: str) -> Problem:
     message = f"kernel {name} does not compile for {arch}: {first}{more}"
     help = "look at the source with --to src -o DIR; a hand-edited kernel stands in DIR of --override"
     if "--gpu-architecture" in first:
-        help = f"this NVRTC does not know {arch}: correct device.arch of the topology, or install a newer nvidia-cuda-nvrtc"
+        help = f"this NVRTC does not know {arch}: correct device.arch of the topology, or a newer nvidia-cuda-nvrtc"
     return Problem("B031", message, help=help)
 
 
