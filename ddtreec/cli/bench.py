@@ -12,6 +12,7 @@ import msgspec
 
 from ddtreec import __version__
 from ddtreec.cli import generating
+from ddtreec.cli.colour import paint
 from ddtreec.cli.common import guarded
 from ddtreec.cli.output import schema_json
 from ddtreec.cli.progress import Style, reporting
@@ -109,7 +110,7 @@ def bench(
     """
     if synthetic:
         _room_for(json_file)
-        _time_rank(bundle, rank, whole_numbers(rows), context, json_file, progress)
+        _time_rank(bundle, rank, whole_numbers(rows, "--rows"), context, json_file, progress)
         return
     if not tau:
         raise SpecError(Problem("M001", "there is nothing to measure", help="give --tau, or --synthetic on a GPU"))
@@ -159,28 +160,30 @@ def _time_rank(
 
     backend(open_bundle(bundle), "cuda")  # before the GPU's half of the runtime is imported
 
-    from ddtreec_runtime.backends.cuda.rank_bench import lines, measure_rank
+    from ddtreec_runtime.backends.cuda.rank_bench import lines, measure_rank, warnings
 
     with reporting(progress, "making weights") as report:
         found = measure_rank(bundle, rank, rows, context, progress=report)
     click.echo("\n".join(lines(found)))
+    for line in warnings(found):
+        click.echo(paint(f"warning: {line}", sys.stderr), err=True)
     if json_file is not None:
         made = stamp(_command(), __version__)
         text = schema_json("bench-rank", {"stamp": msgspec.to_builtins(made), **found})
         _write(json_file, text.encode())
 
 
-def whole_numbers(text: str | None) -> tuple[int, ...]:
-    """'4,8' to budgets, nothing to (). Raises SpecError M002."""
+def whole_numbers(text: str | None, option: str = "--budgets") -> tuple[int, ...]:
+    """'4,8' to numbers, nothing to (). Raises SpecError M002."""
     if text is None:
         return ()
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdecimal() and int(part) > 0 for part in parts):
-        message = f"--budgets {text!r} is no list of whole numbers above 0"
-        raise SpecError(Problem("M002", message, help="give them with commas: --budgets 4,8,16"))
+        message = f"{option} {text!r} is no list of whole numbers above 0"
+        raise SpecError(Problem("M002", message, help=f"give them with commas: {option} 4,8,16"))
     found = tuple(map(int, parts))
     if len(set(found)) < len(found):
-        raise SpecError(Problem("M002", f"--budgets {text!r} names a budget twice", help="give each once"))
+        raise SpecError(Problem("M002", f"{option} {text!r} names a number twice", help="give each once"))
     return found
 
 

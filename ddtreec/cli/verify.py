@@ -1,4 +1,4 @@
-"""`ddtreec verify`: hold every kernel of a bundle against the CPU, on the GPU of this machine."""
+"""`ddtreec verify`: hold every kernel of a bundle against float64, on the GPU of this machine."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from ddtreec_runtime.backends.cuda.verifying import Verdict
 
 
-@click.command("verify", short_help="Hold every kernel of a bundle against the CPU, on this machine's GPU.")
+@click.command("verify", short_help="Hold every kernel of a bundle against float64, on this machine's GPU.")
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
 @progress_option
 @guarded
 def verify(bundle: Path, as_json: bool, progress: Style) -> None:
     """Run every kernel of BUNDLE that serves a step on random numbers, at row counts around the edges of its tiles, and
-    compare with the basic operations it stands for, done on the CPU in float64. Looked at besides: that two runs give
+    compare with the basic operations it stands for, done by torch in float64. Looked at besides: that two runs give
     the same bits, that a row's bits do not depend on the rows beside it, and that nothing else is written.
 
     Exit code 5 where a kernel is not ok, and on a machine without a GPU.

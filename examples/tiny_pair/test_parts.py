@@ -130,7 +130,7 @@ def test_soft_labels_are_the_targets_distribution_at_the_rows_temperature(target
             pace = [sum(reach[depth:]) for depth in range(7)]
             total += sum(cost * w for cost, w in zip(costs, pace, strict=True))
             weights += sum(pace)
-    assert float(loss) == pytest.approx(total / weights, rel=1e-4)
+    assert float(loss.detach()) == pytest.approx(total / weights, rel=1e-4)
 
 
 def test_texts_keep_their_temperatures_through_the_batches(target: Target) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -40,11 +41,22 @@ def backend(bundle: Bundle, asked: str = "auto") -> None:
         found = f"the bundle is for {kind} ({bundle.plan.topology}) and this machine has no CUDA device"
     else:
         return
-    raise BundleError(Problem("B027", found, Loc(str(bundle.path)), help=way))
+    note = blind_torch() if kind == "cuda" and asked != "cpu" else ""
+    raise BundleError(Problem("B027", found, Loc(str(bundle.path)), note=note, help=way))
+
+
+def blind_torch(driver: Path = Path("/proc/driver/nvidia/version")) -> str:
+    """What to say where NVIDIA's driver is loaded and this torch cannot use it, else nothing."""
+    if torch.version.cuda is not None or not driver.exists():
+        return ""
+    return f"NVIDIA's driver is loaded, but torch {torch.__version__} is built without CUDA; install one that has it"
 
 
 def dtype(name: str, known: Mapping[str, object]) -> str:
     """The dtype's name; R009 for one that is not known."""
+    if name not in known and len(known) == 1:
+        (only,) = known
+        raise SpecError(Problem("R009", f"this bundle runs in {only} alone, not in '{name}'", help="name no dtype"))
     if name not in known:
         raise SpecError(Problem("R009", f"unknown dtype '{name}'", help=f"use one of {', '.join(known)}"))
     return name

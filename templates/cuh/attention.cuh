@@ -12,6 +12,7 @@ constexpr int kTile = 32;  // keys of a tile: one load_tiles holds 8 columns of 
 // sums that count for nothing (a factor of exp2f(kNever - a score) = 0) as soon as it sees one, here or in the merge.
 constexpr float kNever = -3.0e38f;
 constexpr float kLog2e = 1.44269504089f;  // scores are powers of two
+constexpr int kMergeThreads = 256;
 
 // The tiles of a slot with keys: `first` .. `first + count`, `each` of them a split, `splits` splits have some. A function
 // of the length alone, so that a row's sums do not depend on how many rows a step has.
@@ -52,12 +53,12 @@ __device__ __forceinline__ float4 fma4(float a, float4 x, float4 y) {
   return make_float4(a * x.x + y.x, a * x.y + y.y, a * x.z + y.z, a * x.w + y.w);
 }
 
-// y [rows, kHeads, kWidth] = the splits of each pair merged by log-sum-exp, in the order of splits. Block (pair, slot, 128
+// y [rows, kHeads, kWidth] = the splits of each pair merged by log-sum-exp, in the order of splits. Block (pair, slot, 4 kLanes
 // columns); a part of its threads takes every kParts-th split. All loads are under way before the first weight is known.
 template <typename S>
 __device__ __forceinline__ void merge_splits(const float* sums, const float2* marks, const int* committed,
                                              const int* valid, bf16* y, int group) {
-  constexpr int kLanes = S::kWidth < 128 ? S::kWidth / 4 : kWarp, kParts = 8, kEach = (S::kSplits + kParts - 1) / kParts;
+  constexpr int kLanes = S::kLanes, kParts = kMergeThreads / kLanes, kEach = (S::kSplits + kParts - 1) / kParts;
   __shared__ float weights[S::kSplits];
   __shared__ float4 room[kParts][kLanes];
   wait_for_predecessor();
@@ -70,7 +71,7 @@ __device__ __forceinline__ void merge_splits(const float* sums, const float2* ma
   for (int i = 0; i < kEach; ++i) {
     const int split = i * kParts + part;
     loaded[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    if (part < kParts && split < splits && column < S::kWidth) {
+    if (split < splits && column < S::kWidth) {
       const float* from = sums + place_of<S>(slot, split, pairs, pair) * S::kWidth + column;
       loaded[i] = *reinterpret_cast<const float4*>(from);
     }
@@ -90,18 +91,16 @@ __device__ __forceinline__ void merge_splits(const float* sums, const float2* ma
     for (int s = lane; s < splits; s += kWarp) weights[s] *= scale;
   }
   __syncthreads();
-  if (part < kParts) {
-    float4 total = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  float4 total = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 #pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      const int split = i * kParts + part;
-      if (split < splits) total = fma4(weights[split], loaded[i], total);
-    }
-    room[part][threadIdx.x % kLanes] = total;
+  for (int i = 0; i < kEach; ++i) {
+    const int split = i * kParts + part;
+    if (split < splits) total = fma4(weights[split], loaded[i], total);
   }
+  room[part][threadIdx.x % kLanes] = total;
   __syncthreads();
   if (part > 0 || column >= S::kWidth) return;
-  float4 total = room[0][threadIdx.x];
+  total = room[0][threadIdx.x];
 #pragma unroll
   for (int p = 1; p < kParts; ++p) total = fma4(1.0f, room[p][threadIdx.x], total);
   const int row = slot * group + pair / S::kHeads;

@@ -53,12 +53,6 @@ struct LinearShape : S {
 __device__ __forceinline__ void put(bf16* y, float value) { *y = to_bf16(value); }
 __device__ __forceinline__ void put(float* y, float value) { *y = value; }
 
-// silu(gate) * up of two neighbours; both are rounded, as two launches would.
-__device__ __forceinline__ u32 swiglu_pair(u32 gate, u32 up) {
-  const u32 act = pack(silu(low_float(gate)), silu(high_float(gate)));
-  return pack(low_float(act) * low_float(up), high_float(act) * high_float(up));
-}
-
 // The first `left` (or eight, if fewer) of eight elements one by one, zeros behind them: for odd widths.
 __device__ __forceinline__ uint4 load_singly(const bf16* from, int left) {
   u32 bits[8];
@@ -66,38 +60,6 @@ __device__ __forceinline__ uint4 load_singly(const bf16* from, int left) {
   for (int i = 0; i < 8; ++i) bits[i] = i < left ? from[i] : 0;
   return {bits[0] | bits[1] << 16, bits[2] | bits[3] << 16, bits[4] | bits[5] << 16, bits[6] | bits[7] << 16};
 }
-
-// A warp's view of the activations: eight neighbours in k of one token. They are kept as loaded until a product needs them.
-struct Activations {
-  using Raw = uint4;
-  const bf16* x;
-  __device__ __forceinline__ Activations operator+(int offset) const { return {x + offset}; }
-  template <int kVector>
-  __device__ __forceinline__ Raw load(int left) const {
-    return kVector == 8 ? load16(x) : load_singly(x, left);
-  }
-  static __device__ __forceinline__ Raw none() { return {0, 0, 0, 0}; }
-  static __device__ __forceinline__ uint4 bits(const Raw& raw) { return raw; }
-};
-
-// silu(gate) * up.
-struct GatedActivations {
-  struct Raw {
-    uint4 gate, up;
-  };
-  const bf16* gate;
-  const bf16* up;
-  __device__ __forceinline__ GatedActivations operator+(int offset) const { return {gate + offset, up + offset}; }
-  template <int kVector>
-  __device__ __forceinline__ Raw load(int left) const {
-    return {Activations{gate}.load<kVector>(left), Activations{up}.load<kVector>(left)};
-  }
-  static __device__ __forceinline__ Raw none() { return {{0, 0, 0, 0}, {0, 0, 0, 0}}; }
-  static __device__ __forceinline__ uint4 bits(const Raw& raw) {
-    const uint4 &g = raw.gate, &u = raw.up;
-    return {swiglu_pair(g.x, u.x), swiglu_pair(g.y, u.y), swiglu_pair(g.z, u.z), swiglu_pair(g.w, u.w)};
-  }
-};
 
 // The last of kSplit blocks to finish the same outputs adds up the planes of all of them. `tickets`: a zero for every block over
 // weight rows, and zero again afterwards. Returns whether this block is the last.
@@ -115,8 +77,8 @@ __device__ __forceinline__ bool last_of(int* ticket) {
   return arrived == kSplit - 1;
 }
 
-template <typename S, typename X, typename Y>
-__device__ __forceinline__ void linear_body(X x, const bf16* w, Y* y, float* planes, int* tickets, int rows) {
+template <typename S, typename Y>
+__device__ __forceinline__ void linear_body(const bf16* x, const bf16* w, Y* y, float* planes, int* tickets, int rows) {
   using L = LinearShape<S>;
   extern __shared__ uint4 shared_bytes[];
   float* const part = reinterpret_cast<float*>(shared_bytes);
@@ -135,10 +97,10 @@ __device__ __forceinline__ void linear_body(X x, const bf16* w, Y* y, float* pla
     const int n = own_n + 8 * r;
     step_of_row[r] = L::kRagged && n >= S::kOutputs ? (S::kOutputs - 1 - near_n) * S::kInputs : 8 * r * S::kInputs;
   }
-  const X own_x = x + (g * S::kXStride + head * S::kXHead + first_k);
+  const bf16* const own_x = x + (g * S::kXStride + head * S::kXHead + first_k);
 
   uint4 a[S::kAhead][2 * S::kTiles];
-  typename X::Raw b[S::kUnitsAhead][S::kUnit];
+  uint4 b[S::kUnitsAhead][S::kUnit];
   float d[S::kTiles][L::kColumns][4] = {};
   float plane[S::kTiles][L::kColumns][4];  // of a serial warp: the slices before
 
@@ -151,14 +113,15 @@ __device__ __forceinline__ void linear_body(X x, const bf16* w, Y* y, float* pla
       to[r] = left <= 0 ? uint4{0, 0, 0, 0} : S::kVector == 8 ? load_weight(row) : load_singly(row, left);
     }
   };
-  const auto load_b = [&](typename X::Raw(&to)[S::kUnit], int i, int unit) {
+  const auto load_b = [&](uint4(&to)[S::kUnit], int i, int unit) {
     const int left = L::kWhole ? 8 : S::kInputs - first_k - L::k_of(i);
-    const X from = own_x + L::k_of(i);
+    const bf16* const from = own_x + L::k_of(i);
 #pragma unroll
     for (int c = 0; c < S::kUnit; ++c) {
       const int column = unit * S::kUnit + c;
+      const bf16* const row = from + 8 * column * S::kXStride;
       const bool real = left > 0 && 8 * column + g < rows;
-      to[c] = real ? (from + 8 * column * S::kXStride).template load<S::kVector>(left) : X::none();
+      to[c] = !real ? uint4{0, 0, 0, 0} : S::kVector == 8 ? load16(row) : load_singly(row, left);
     }
   };
 
@@ -183,10 +146,10 @@ __device__ __forceinline__ void linear_body(X x, const bf16* w, Y* y, float* pla
         if (L::kSteps % S::kAhead && i >= L::kSteps) break;
 #pragma unroll
         for (int unit = 0; unit < L::kUnits; ++unit) {
-          typename X::Raw(&slot)[S::kUnit] = b[(ring * L::kUnits + unit) % S::kUnitsAhead];
+          uint4(&slot)[S::kUnit] = b[(ring * L::kUnits + unit) % S::kUnitsAhead];
           uint4 now[S::kUnit];
 #pragma unroll
-          for (int c = 0; c < S::kUnit; ++c) now[c] = X::bits(slot[c]);
+          for (int c = 0; c < S::kUnit; ++c) now[c] = slot[c];
 #pragma unroll
           for (int tile = 0; tile < S::kTiles; ++tile) {
             const uint4 low = a[ring][2 * tile], high = a[ring][2 * tile + 1];
@@ -279,31 +242,19 @@ __device__ __forceinline__ void linear_body(X x, const bf16* w, Y* y, float* pla
 // x [rows, (heads,) K], w [(heads,) N, K], y [rows, (heads,) N] bfloat16 or float32.
 template <typename S, typename Y>
 __device__ __forceinline__ void linear(const bf16* x, const bf16* w, Y* y, int rows) {
-  linear_body<S>(Activations{x}, w, y, nullptr, nullptr, rows);
+  linear_body<S>(x, w, y, nullptr, nullptr, rows);
 }
 
 // The same where a variant cuts K over blocks: `planes` float32 [planes][heads][kPlaneRows][N].
 template <typename S, typename Y>
 __device__ __forceinline__ void linear(const bf16* x, const bf16* w, Y* y, float* planes, int* tickets, int rows) {
-  linear_body<S>(Activations{x}, w, y, planes, tickets, rows);
+  linear_body<S>(x, w, y, planes, tickets, rows);
 }
 
 // Only the planes.
 template <typename S>
 __device__ __forceinline__ void linear_planes(const bf16* x, const bf16* w, float* planes, int rows) {
-  linear_body<S>(Activations{x}, w, static_cast<float*>(nullptr), planes, nullptr, rows);
-}
-
-// x = silu(gate) * up.
-template <typename S, typename Y>
-__device__ __forceinline__ void swiglu_linear(const bf16* gate, const bf16* up, const bf16* w, Y* y, int rows) {
-  linear_body<S>(GatedActivations{gate, up}, w, y, nullptr, nullptr, rows);
-}
-
-template <typename S, typename Y>
-__device__ __forceinline__ void swiglu_linear(const bf16* gate, const bf16* up, const bf16* w, Y* y, float* planes, int* tickets,
-                                              int rows) {
-  linear_body<S>(GatedActivations{gate, up}, w, y, planes, tickets, rows);
+  linear_body<S>(x, w, static_cast<float*>(nullptr), planes, nullptr, rows);
 }
 
 }  // namespace ddt

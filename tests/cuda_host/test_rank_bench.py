@@ -14,6 +14,7 @@ from ddtreec.artifacts.plan import Program, decode
 from ddtreec.core.errors import SpecError
 from ddtreec_runtime.backends.cuda.alone import alone
 from ddtreec_runtime.backends.cuda.rank_bench import RankBench, check_asked, lines, lonely_machine
+from ddtreec_runtime.backends.cuda.routing import routers_of, spread
 from ddtreec_runtime.backends.cuda.steps import Shape
 from ddtreec_runtime.program import Homes
 from tests.cuda_host.emulated import compiled, loaded_kernels
@@ -89,21 +90,36 @@ def test_a_step_of_one_rank_alone() -> None:
 @pytest.mark.skipif(bool(missing()), reason=missing() or "here")
 def test_what_a_step_reads() -> None:
     program, plan = bench().machine.programs["target"], bench().machine.plan
-    distinct = bench().experts(program, Shape(1, 4, 4))
-    assert len(distinct) == 4 and all(4 <= count <= 16 for count in distinct)
+    bench().begin(4, program)
+    steps = [bench().experts(program, Shape(1, 4, 4)) for _ in range(4)]
+    found = spread(bench().routers, 4, steps)
+    assert found is not None and found["even"] and found["expected"] == pytest.approx(16 * (1 - 0.75**4))
+    assert len({tuple(step) for step in steps}) > 1, "other tokens choose other experts"
+    layers = steps[0]
+    assert len(layers) == 4 and all(4 <= layer.distinct <= 16 for layer in layers)
+    counts = [float(layer.held) for layer in layers]
+    assert counts == [float(layer.distinct) for layer in layers], "all experts are on all ranks here"
     records = [weight for weight in plan.weights if weight.store == "target"]
     used = {name for call in program.program.calls for name in call.weights}
     plain = sum(w.bytes for w in records if w.id in used and not w.experts and w.id != "embed.tokens")
     embedding = next(w for w in records if w.id == "embed.tokens")
     routed = sum(
         w.bytes * count // w.shape[0]
-        for count, layer in zip(distinct, range(1, 5), strict=True)
+        for count, layer in zip(counts, range(1, 5), strict=True)
         for w in records
         if w.experts and w.id.startswith(f"L{layer:02d}")
     )
     latents = 40 * 2 * sum(cache.width for cache in plan.caches if cache.kind == "latent")
     want = plain + 4 * embedding.bytes // embedding.shape[0] + routed + latents
-    assert bench().bytes_read(program.program, 4, distinct) == want
+    assert bench().bytes_read(program.program, 4, counts) == want
+
+
+def test_experts_of_a_rank_that_holds_a_part() -> None:
+    plan = compiled("tiny-k2-h200-x1", (*EIGHT, "layout.experts=ep8xtp1"))[0].plan
+    target = next(program for program in plan.programs if program.name == "target")
+    for rank in (0, 3, 7):
+        found = routers_of(plan, target, rank)
+        assert [(one.experts, one.top_k, one.first, one.held) for one in found] == [(16, 4, 2 * rank, 2)] * 4
 
 
 def test_what_is_refused() -> None:
@@ -121,7 +137,7 @@ def test_what_is_refused() -> None:
 def test_the_table() -> None:
     step: dict[str, Any] = {
         "rows": 8, "ms": 9.5, "floor_ms": 3.5, "gigabytes": 16.1, "gb_per_s": 1700.0, "launches": 600,
-        "experts": {"least": 50, "mean": 57.5, "most": 61},
+        "experts": {"least": 50, "mean": 57.5, "most": 61, "expected": 59.5, "even": True},
         "kernels": [{"kernel": "experts_shared__e384", "calls": 60, "us_each": 80.0, "ms": 4.8}],
     }  # fmt: skip
     draft = {"program": "draft_block", "rows": 8, "ms": 1.0, "floor_ms": 0.2, "gigabytes": 1.1, "gb_per_s": 1100.0}
@@ -130,5 +146,5 @@ def test_the_table() -> None:
         "weights": "random", "collectives": "left out", "steps": [step], "drafter": [draft | {"launches": 60}],
     }  # fmt: skip
     text = "\n".join(lines(found))
-    assert "rank 0 of 8" in text and "collectives left out" in text and "57.5 (50 to 61)" in text
+    assert "rank 0 of 8" in text and "collectives left out" in text and "57.5 (50 to 61), even 59.5" in text
     assert "experts_shared__e384" in text and "80.00" in text and "draft_block" in text

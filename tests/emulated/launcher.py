@@ -17,6 +17,8 @@ CUH = "src/cuh/"
 class Emulated:
     """Kernels from their sources, `sources` by path in the bundle."""
 
+    device = "cpu"
+
     def __init__(self, sources: Mapping[str, str]):
         self.sources = dict(sources)
         self._headers = {path.removeprefix(CUH): text for path, text in sources.items() if path.startswith(CUH)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -10,11 +11,19 @@ import torch
 
 from ddtreec_runtime import Generation
 from ddtreec_runtime.backends.cuda.engine import CudaEngine
+from ddtreec_runtime.sampling import SamplingParams
+from tests.gpu.explained import Difference, first_difference, sampled_difference, ways
 from tests.gpu.payload import PAIR, cpu_engine, pair_engine
 
 TOKENS, PROMPTS = 200, 20
 TIE = 0.25
-"""Top-2 gap in logits of standard deviation 3 up to which bfloat16 may choose the other token."""
+"""Top-2 gap, in logits of standard deviation 4.1, up to which bfloat16 may choose another token than float32: the 99th
+percentile of what bfloat16 moves such gaps by (explained.py). 0.01 would be less than the median of that, 0.027: on an
+H200 6 of 20 texts left the CPU's in float32, at gaps of 0.003, 0.015, 0.038, 0.073, 0.078 and 0.144."""
+CLOSE = 0.01
+"""The same for two texts of one engine with and without drafts. That it can be held this near is seen, not proved: rows
+are summed alike whatever the number of rows everywhere but in attention. On an H200 all 40 texts were equal."""
+HEAT = 0.8
 
 
 @cache
@@ -34,10 +43,9 @@ def gap(engine: CudaEngine, prompt: list[int], tokens: list[int], place: int) ->
     return float(best[0] - best[1])
 
 
-def first_difference(one: list[int], other: list[int]) -> int | None:
-    """First place where two outputs of one length differ."""
-    assert len(one) == len(other)
-    return next((place for place, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1]), None)
+def all_ways(prefix: Sequence[int]) -> list[torch.Tensor]:
+    """Logits behind a prefix in three ways of the GPU, and in float32 on the CPU."""
+    return [*ways(pair_engine(), prefix, siblings=8), cpu_engine().logits(prefix)[-1]]
 
 
 def test_logits_are_those_of_the_cpu() -> None:
@@ -58,33 +66,32 @@ def test_drafts_are_those_of_the_cpu() -> None:
 
 
 def test_greedy_text_is_that_of_the_cpu_up_to_ties() -> None:
-    ties = 0
+    gaps: list[float] = []
     for number in range(PROMPTS):
         want = cpu_engine().generate(prompts()[number], TOKENS, speculation="off", ignore_eos=True).output_ids
         place = first_difference(greedy(number, "off").output_ids, want)
         if place is not None:
-            ties += 1
-            found = gap(pair_engine(), prompts()[number], want, place)
-            print(f"prompt {number}: differs from the CPU at {place}, top-2 gap {found:.4f}")
-            assert found < TIE
-    print(f"{PROMPTS - ties} of {PROMPTS} texts of {TOKENS} tokens equal the CPU's in float32")
+            gaps.append(gap(pair_engine(), prompts()[number], want, place))
+            print(f"prompt {number}: differs from the CPU at {place}, top-2 gap {gaps[-1]:.4f}")
+    told = f"; largest gap {max(gaps):.4f}, {sum(found < 0.01 for found in gaps)} below 0.01" if gaps else ""
+    print(f"{PROMPTS - len(gaps)} of {PROMPTS} texts of {TOKENS} tokens equal the CPU's in float32{told}")
+    assert all(found < TIE for found in gaps)
 
 
 @pytest.mark.parametrize("speculation", ["chain", "tree"])
-def test_drafts_do_not_change_the_text(speculation: str) -> None:
-    """Kernels keep one order of sums whatever the rows, so nothing but a tie may tell them apart; none is expected."""
-    different, committed, rounds = 0, 0, 0
+def test_drafts_change_greedy_text_in_ties_alone(speculation: str) -> None:
+    gaps: list[float] = []
+    committed, rounds = 0, 0
     for number in range(PROMPTS):
         plain, drafted = greedy(number, "off"), greedy(number, speculation)
         committed, rounds = committed + sum(drafted.accepted_per_round), rounds + drafted.rounds
         place = first_difference(drafted.output_ids, plain.output_ids)
         if place is not None:
-            different += 1
-            found = gap(pair_engine(), prompts()[number], plain.output_ids, place)
-            print(f"prompt {number}: {speculation} differs from plain at {place}, top-2 gap {found:.5f}")
-            assert found < 0.02
-    print(f"{speculation}: {PROMPTS - different} of {PROMPTS} texts equal, tau {committed / rounds:.3f}")
-    assert different == 0
+            gaps.append(gap(pair_engine(), prompts()[number], plain.output_ids, place))
+            print(f"prompt {number}: {speculation} differs from plain at {place}, top-2 gap {gaps[-1]:.5f}")
+    told = f", largest gap of a difference {max(gaps):.5f}" if gaps else ""
+    print(f"{speculation}: {PROMPTS - len(gaps)} of {PROMPTS} texts equal{told}, tau {committed / rounds:.3f}")
+    assert all(found < CLOSE for found in gaps)
 
 
 def test_tau_is_that_of_the_cpu() -> None:
@@ -124,19 +131,27 @@ def test_graphs_launches_and_a_second_run_give_the_same_bits(temperature: float)
         assert records[0] == records[1] == records[2]
 
 
-def test_sampled_text_does_not_depend_on_drafts() -> None:
-    engine, different = pair_engine(), 0
+def test_drafts_change_sampled_text_at_edges_of_the_draw_alone() -> None:
+    """bfloat16 keeps a seed's text only as far as no draw falls beside an edge of the law: see explained.py."""
+    engine, found, compared = pair_engine(), list[Difference](), 0
     for number in range(6):
-        texts = [
+        prompt, params = prompts()[number], SamplingParams(HEAT, seed=number)
+        plain, *drafted = (
             engine.generate(
-                prompts()[number], 96, 0.8, seed=number, speculation=speculation, budget=budget, ignore_eos=True
+                prompt, 96, HEAT, seed=number, speculation=speculation, budget=budget, ignore_eos=True
             ).output_ids
             for speculation, budget in (("off", None), ("chain", None), ("tree", 3), ("tree", 8))
-        ]
-        assert len(set(texts[0])) > 10
-        different += sum(text != texts[0] for text in texts)
-    print(f"{different} of 18 sampled texts differ from plain decoding of their seed")
-    assert different == 0
+        )
+        assert len(set(plain)) > 10
+        for text in drafted:
+            compared += 1
+            one = sampled_difference(prompt, (plain, text), params, all_ways)
+            if one is not None:
+                found.append(one)
+                print(f"prompt {number}: {one}")
+    largest = f", largest distance {max(one.distance for one in found):.5f}" if found else ""
+    print(f"{len(found)} of {compared} sampled texts leave plain decoding of their seed{largest}")
+    assert all(one.explained for one in found)
 
 
 def test_a_round_never_blocks_the_host() -> None:
@@ -164,7 +179,7 @@ def test_several_sequences_get_the_tokens_of_one() -> None:
                 if different is not None:
                     found = gap(engine, chosen[place], one.output_ids, different)
                     print(f"{speculation}, {count} at a time, prompt {place}: differs at {different}, gap {found:.5f}")
-                    assert found < 0.02
+                    assert found < CLOSE
         assert engine.decoder.waits_in_rounds == 0
 
 

@@ -1,8 +1,8 @@
 """Attention: of the target to its latent cache, of the drafter to its context and the block itself.
 
 Two launches: `attend` leaves a partial result for every split of the keys, `merge` puts them together. How many splits
-there are is a function of the device and of the class of the row count (CLASSES), which keys a split has of the length;
-so a row's sums are the same for all row counts of a class.
+there are is a function of the device and of the class of the row count, which keys a split has of the length; so a
+row's sums are the same for all row counts of a class.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ from ddtreec.emit.cuda.state import context_layers, room_of
 TILE, PAIRS, WARP = 32, 16, 32
 """Keys of a tile, pairs of a matrix product (kTile of cuh/attention.cuh), threads of a warp."""
 
-CLASSES: Mapping[int, int] = {8: 1, 32: 2, 128: 8}
-"""Steps of up to so many rows divide the splits by this: partial results grow with rows times splits."""
+BLOCK_CLASSES: Mapping[int, int] = {8: 1, 32: 2, 128: 8}
+"""Drafter steps of up to so many rows divide the splits by this: partial results grow with rows times splits."""
 
 SHARED = 96 * 1024
 """Most dynamic shared memory of a block: what every device that we emit for has."""
+
+MERGE_THREADS = 256
+"""Threads of a block of the merge (kMergeThreads of cuh/attention.cuh)."""
 
 LATENT_THREADS = 256
 """Threads of a block of absorbed attention (kThreads of LatentShape)."""
@@ -43,15 +46,16 @@ class Class:
 
 
 def latent_classes(device: Device, heads: int, width: int, most: int) -> tuple[Class, ...]:
-    """Variants for `heads` heads over rows of `width` elements. Few pairs take one product, others two; half of the
-    device's multiprocessors share the keys of 32 pairs, so that two such blocks are one wave."""
-    whole = max(1, device.sms // (2 * -(-heads // 32)))
-    found: list[Class] = []
-    for rows in covering(sorted({min(PAIRS // heads, 8), *CLASSES} - {0}), most):
-        divisor = next(d for bound, d in CLASSES.items() if rows <= bound)
+    """Variants for `heads` heads over rows of `width` elements. What fits one product takes one, all else two. The
+    blocks of a step with the most rows of a class are one wave: measured on an H200 for 8 to 512 pairs, half as many
+    splits take up to twice as long, and twice as many pay for their merge."""
+    bounds = {PAIRS // heads, *(n for n in (1, 2, 4, 8, 16, 32, 64, 128) if n >= 8 or n * heads >= 4 * PAIRS)} - {0}
+    found: dict[tuple[int, int], Class] = {}
+    for rows in covering(sorted(bounds), most):
         pairs = PAIRS if rows * heads <= PAIRS else 2 * PAIRS
-        found.append(Class(rows, pairs, max(1, whole // divisor), latent_stages(pairs, width)))
-    return tuple(found)
+        splits = max(1, device.sms // -(-rows * heads // pairs))
+        found[pairs, splits] = Class(rows, pairs, splits, latent_stages(pairs, width))
+    return tuple(found.values())
 
 
 def covering(bounds: Iterable[int], most: int) -> tuple[int, ...]:
@@ -142,6 +146,7 @@ def scales_of(site: Site) -> list[float]:
 def merge_stage(y: Tensor, heads: int, width: int, window: int, splits: Mapping[int, int], include: str) -> StageDraft:
     """y [rows, heads, width] from the partial results of `splits` splits, by the most rows of a variant. `include`: the
     header of the attention before it, which includes the body."""
+    lanes = merge_lanes(width)
     return StageDraft(
         name="merge",
         body="merge_splits",
@@ -158,13 +163,18 @@ def merge_stage(y: Tensor, heads: int, width: int, window: int, splits: Mapping[
         entries=tuple(
             Entry(
                 rows,
-                (Dim(heads, ("group",)), Dim(by=("slots",)), Dim(-(-width // 128))),
-                threads=-(-8 * min(width // 4, WARP) // WARP) * WARP,
-                constants={"kSplits": count},
+                (Dim(heads, ("group",)), Dim(by=("slots",)), Dim(-(-width // (4 * lanes)))),
+                threads=MERGE_THREADS,
+                constants={"kSplits": count, "kLanes": lanes},
             )
             for rows, count in splits.items()
         ),
     )
+
+
+def merge_lanes(width: int) -> int:
+    """Threads of a merge's block that take neighbouring columns, four each: 32, or a power of two >= width / 4."""
+    return next((n for n in (8, 16) if 4 * n >= width), WARP)
 
 
 def split_scratch(heads: int, width: int, splits: Mapping[int, int], most: int) -> tuple[Scratch, ...]:
@@ -212,7 +222,7 @@ def block_attention(site: Site) -> KernelDraft:
     base = offset // (2 * kv_heads * dim) - layer * slots * tokens
     share, causal = heads // kv_heads, bool(site.params["causal"])
     whole = max(1, site.device.sms // 2)
-    splits = {rows: max(1, whole // CLASSES[rows]) for rows in covering(CLASSES, site.most["rows"])}
+    splits = {rows: max(1, whole // BLOCK_CLASSES[rows]) for rows in covering(BLOCK_CLASSES, site.most["rows"])}
     pitch = -(-dim // 16) * 16 + 8
     attend = StageDraft(
         name="attend",

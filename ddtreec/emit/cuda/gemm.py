@@ -78,19 +78,17 @@ def tiling(
     *,
     split: bool = True,
     leave: bool = False,
-    gated: bool = False,
 ) -> Tiling:
     """A tiling for steps of up to `rows` rows (one of ROW_TILES). `split`, `leave`: see `linear_stage`; planes that are
-    left anyway cost nothing to cut over blocks. `gated` activations take twice the registers. Many rows: blocks of more
-    weight rows, so that activations are read less often."""
+    left anyway cost nothing to cut over blocks. Many rows: blocks of more weight rows, which read activations less
+    often."""
     planes = how.slices // how.plane
     if rows <= 16:
-        tile = few_rows(outputs, inputs, heads, rows, how, device, gated=gated)
+        tile = few_rows(outputs, inputs, heads, rows, how, device)
         return replace(tile, split=planes) if leave else tile
     if rows >= 64 and is_tall(outputs, heads, device) and how.slices > 1:
         row_warps = 8 if -(-outputs // 128) * heads * 4 >= device.sms * 3 else 4
-        unit = 2 if gated else rows // 16
-        return Tiling(row_warps=row_warps, serial=True, ahead=2, unit=unit, units_ahead=2, each_pass=4)
+        return Tiling(row_warps=row_warps, serial=True, ahead=2, unit=rows // 16, units_ahead=2, each_pass=4)
     row_warps = {32: 2, 64: 4, 128: 2}[rows]
     most_warps = 8 if rows == 128 else 16  # of 32 * 8 threads each may have 255 registers
     cuts = 1
@@ -101,13 +99,11 @@ def tiling(
         cuts *= 2
     while row_warps > 1 and how.slices // cuts * row_warps > most_warps:
         row_warps //= 2
-    unit, ahead = 2 if gated else 4, 4 if rows == 32 else 2
-    return Tiling(row_warps=row_warps, split=cuts, ahead=ahead, unit=unit, units_ahead=2, each_pass=4)
+    ahead = 4 if rows == 32 else 2
+    return Tiling(row_warps=row_warps, split=cuts, ahead=ahead, unit=4, units_ahead=2, each_pass=4)
 
 
-def few_rows(
-    outputs: int, inputs: int, heads: int, rows: int, how: Cut, device: Device, *, gated: bool = False
-) -> Tiling:
+def few_rows(outputs: int, inputs: int, heads: int, rows: int, how: Cut, device: Device) -> Tiling:
     """A tiling for up to 8 or 16 rows: a warp a slice, and weights in flight are what counts. As measured on an H200:
 
     - Blocks of 32 weight rows read activations half as often as those of 16. They win where they fill the device one
@@ -117,17 +113,15 @@ def few_rows(
     - One block a multiprocessor or less: the more steps of a warp in flight the better.
     """
     columns, steps = rows // 8, steps_of(inputs, how)
-    unit = 1 if gated else columns
     if 2 * -(-outputs // 32) * heads >= 3 * device.sms:
         ahead, warps = (4, 16) if steps <= 4 else (2, 24)
         blocks = max(1, warps // how.slices)
-        units_ahead = 1 if gated and rows == 16 else 2
-        return Tiling(tiles=2, ahead=ahead, unit=unit, units_ahead=units_ahead, each_pass=columns, blocks=blocks)
+        return Tiling(tiles=2, ahead=ahead, unit=columns, units_ahead=2, each_pass=columns, blocks=blocks)
     if rows == 16:
-        return Tiling(unit=unit, each_pass=columns, blocks=max(1, min(4, 16 // how.slices)))
+        return Tiling(unit=columns, each_pass=columns, blocks=max(1, min(4, 16 // how.slices)))
     if -(-outputs // 16) * heads > device.sms:
-        return Tiling(units_ahead=2 if gated else 4, blocks=max(1, min(8, 32 // how.slices)))
-    ahead = max((n for n in (4, 5, 6, 7, 8) if steps % n == 0 and not gated), default=4)
+        return Tiling(blocks=max(1, min(8, 32 // how.slices)))
+    ahead = max((n for n in (4, 5, 6, 7, 8) if steps % n == 0), default=4)
     return Tiling(ahead=ahead, units_ahead=ahead)
 
 
@@ -152,7 +146,6 @@ def linear_stage(
     heads: int = 1,
     device: Device,
     most: int,
-    up: Tensor | None = None,
     count: str = "rows",
     split: bool = True,
     leave: bool = False,
@@ -161,21 +154,19 @@ def linear_stage(
     """y[r, h, n] = sum over k of x[r, h, k] w[h, n, k] for up to `most` rows; float32 sums, rounded once to y's dtype.
 
     `x`, `y`: bfloat16 (y float32 where its dtype says so); with heads > 1 a head is `run` elements behind the one
-    before. `w`: arg of the weights, bfloat16 [heads, outputs, inputs] without gaps. With `up` the activations are
-    silu(x) * up, both with the strides of x. `count`: symbol of the rows. `split`: whether K may be cut over blocks,
-    which takes `linear_scratch`. With `leave` y is float32 [planes][rows][outputs] for the next stage to add up in
-    order (`plane_count` planes, `plane_rows` rows apart). `tilings` by row tile take the place of `tiling`.
+    before. `w`: arg of the weights, bfloat16 [heads, outputs, inputs] without gaps. `count`: symbol of the rows.
+    `split`: whether K may be cut over blocks, which takes `linear_scratch`. With `leave` y is float32
+    [planes][rows][outputs] for the next stage to add up in order (`plane_count` planes, `plane_rows` rows apart).
+    `tilings` by row tile take the place of `tiling`.
     """
     how = cut(outputs, inputs, heads, device)
-    kind = {"split": split, "leave": leave, "gated": up is not None}
+    kind = {"split": split, "leave": leave}
     chosen = {rows: tiling(outputs, inputs, heads, rows, how, device, **kind) for rows in tiles(most)}
     variants = {rows: (tilings or {}).get(rows, tile) for rows, tile in chosen.items()}
     cut_over_blocks = not leave and any(tile.split > 1 for tile in variants.values())
     wide = leave or y.dtype == "float32"
-    params = [Param(INPUT, "gate" if up else "x", x.arg)]
-    if up:
-        params.append(Param(INPUT, "up", up.arg))
-    params += [Param(WEIGHT, "w", w), Param("float*" if wide else OUTPUT, "planes" if leave else "y", y.arg)]
+    out = Param("float*" if wide else OUTPUT, "planes" if leave else "y", y.arg)
+    params = [Param(INPUT, "x", x.arg), Param(WEIGHT, "w", w), out]
     if cut_over_blocks:
         params.append(Param("float*", "planes", f"scratch:{name}_planes"))
         params.append(Param("int*", "tickets", f"state:{TICKETS}"))
@@ -187,7 +178,7 @@ def linear_stage(
         "kXHead": x.run if heads > 1 else 0,
         "kYStride": y.stride,
         "kYHead": y.run if heads > 1 else 0,
-        "kVector": VECTOR if inputs % VECTOR == 0 and vector_of(x, up or x) == VECTOR else 1,
+        "kVector": VECTOR if inputs % VECTOR == 0 and vector_of(x) == VECTOR else 1,
         "kSlices": how.slices,
         "kPlane": how.plane,
         "kPlaneRows": plane_rows(most),
@@ -195,7 +186,7 @@ def linear_stage(
     }
     return StageDraft(
         name=name,
-        body="swiglu_linear" if up else "linear_planes" if leave else "linear",
+        body="linear_planes" if leave else "linear",
         include="gemm.cuh",
         constants=constants,
         params=tuple(params),

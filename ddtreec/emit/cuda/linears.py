@@ -17,6 +17,7 @@ from ddtreec.emit.cuda.rows import (
     add_norm_stage,
     label,
     rms_norm_stage,
+    swiglu_stage,
     take_norm_stage,
     vector_of,
 )
@@ -27,16 +28,14 @@ def held(name: str, width: int, count: str = "rows") -> tuple[Tensor, Scratch]:
     return Tensor(f"scratch:{name}", (width,), width), Scratch(name, Dim(2 * width, by=(count,)))
 
 
-def product(
-    site: Site, x: Tensor, w: Tensor, y: Tensor, *, up: Tensor | None = None, count: str = "rows"
-) -> StageDraft:
+def product(site: Site, x: Tensor, w: Tensor, y: Tensor, count: str = "rows") -> StageDraft:
     """y = x w^T for a weight [N, K], x and y without gaps inside a row."""
     outputs, inputs = w.tail
     if x.width != inputs or y.width != outputs or x.run != x.tail[-1] or y.run != y.tail[-1]:
         raise VerifyError("emit", site.call.node, f"a weight {list(w.tail)} between {list(x.tail)} and {list(y.tail)}")
     most = site.most[count]
     return linear_stage(
-        "linear", x, w.arg, y, outputs=outputs, inputs=inputs, device=site.device, most=most, up=up, count=count
+        "linear", x, w.arg, y, outputs=outputs, inputs=inputs, device=site.device, most=most, count=count
     )
 
 
@@ -96,13 +95,14 @@ def add_norm_linear(site: Site) -> KernelDraft:
 
 
 def swiglu_linear(site: Site) -> KernelDraft:
-    """The launch `swiglu_linear`: the gated activation is computed where the product reads it."""
+    """The launch `swiglu_linear`: the gated activation, then a product of it. Blocks of the product each read all
+    activations; the exponentials of all of them in every block would take longer than the weights."""
     (y,), (gate, up), (w,) = site.outs, site.ins, site.weights
-    if gate.stride != up.stride:
-        raise VerifyError("emit", site.call.node, f"gate and up with strides {gate.stride} and {up.stride}")
-    stage = product(site, gate, w, y, up=up)
+    act, scratch = held("act", w.tail[-1])
+    stages = (swiglu_stage(gate, up, act), product(site, act, w, y))
     summary = f"Gated activation and {described(w)}"
-    return KernelDraft(f"swiglu_linear__{spelt(site, gate, up, y)}", summary, (stage,), linear_scratch(stage))
+    name = f"swiglu_linear__{spelt(site, gate, up, y)}"
+    return KernelDraft(name, summary, stages, (scratch, *linear_scratch(*stages)))
 
 
 def v_up(site: Site) -> KernelDraft:

@@ -108,6 +108,13 @@ def take_norm_stage(name: str, x: Tensor, w: Tensor, h: Tensor, eps: float) -> S
     return row_stage(name, "take_norm", x.width, strides, params, vector_of(x, h), count="out_rows", more=more)
 
 
+def swiglu_stage(gate: Tensor, up: Tensor, y: Tensor) -> StageDraft:
+    """y = silu(gate) * up, all [rows, n]."""
+    strides = {"kGateStride": gate.stride, "kUpStride": up.stride, "kYStride": y.stride}
+    params = (Param(INPUT, "gate", gate.arg), Param(INPUT, "up", up.arg), Param(OUTPUT, "y", y.arg))
+    return row_stage("swiglu", "swiglu", y.width, strides, params, vector_of(gate, up, y))
+
+
 def rms_norm(site: Site) -> KernelDraft:
     """The launch `rms_norm`."""
     (y,), (x,), (w,), eps = site.outs, site.ins, site.weights, site.real("eps")
@@ -184,9 +191,6 @@ def take_rows(site: Site) -> KernelDraft:
 def swiglu(site: Site) -> KernelDraft:
     """The launch `swiglu`."""
     (y,), (gate, up) = site.outs, site.ins
-    params = (Param(INPUT, "gate", gate.arg), Param(INPUT, "up", up.arg), Param(OUTPUT, "y", y.arg))
     vector = vector_of(gate, up, y)
-    strides = {"kGateStride": gate.stride, "kUpStride": up.stride, "kYStride": y.stride}
-    stage = row_stage("swiglu", "swiglu", y.width, strides, params, vector)
     name = label(("n", y.width), ("g", gate.stride), ("u", up.stride), ("y", y.stride), ("v", vector))
-    return KernelDraft(f"swiglu__{name}", f"Gated activation of {y.width} elements", (stage,))
+    return KernelDraft(f"swiglu__{name}", f"Gated activation of {y.width} elements", (swiglu_stage(gate, up, y),))

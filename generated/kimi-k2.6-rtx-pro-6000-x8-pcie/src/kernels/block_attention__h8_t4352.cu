@@ -33,6 +33,7 @@ struct Merge {
   static constexpr int kYStride = 1024;
   static constexpr int kWindow = 2048;
   static constexpr int kSplits = 94;
+  static constexpr int kLanes = 32;
 };
 
 extern "C" __global__ void __launch_bounds__(256, 1)

@@ -19,7 +19,7 @@ struct Attend {
 
 struct AttendM2 : Attend {
   static constexpr int kPairs = 16;
-  static constexpr int kSplits = 94;
+  static constexpr int kSplits = 188;
   static constexpr int kStages = 2;
 };
 
@@ -29,15 +29,27 @@ struct AttendM8 : Attend {
   static constexpr int kStages = 2;
 };
 
-struct AttendM32 : Attend {
+struct AttendM16 : Attend {
   static constexpr int kPairs = 32;
   static constexpr int kSplits = 47;
   static constexpr int kStages = 2;
 };
 
-struct AttendM128 : Attend {
+struct AttendM32 : Attend {
+  static constexpr int kPairs = 32;
+  static constexpr int kSplits = 23;
+  static constexpr int kStages = 2;
+};
+
+struct AttendM64 : Attend {
   static constexpr int kPairs = 32;
   static constexpr int kSplits = 11;
+  static constexpr int kStages = 2;
+};
+
+struct AttendM128 : Attend {
+  static constexpr int kPairs = 32;
+  static constexpr int kSplits = 5;
   static constexpr int kStages = 2;
 };
 
@@ -58,10 +70,26 @@ attend_m8(const ddt::bf16* q_c, const ddt::bf16* q_rot, const ddt::bf16* latent,
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1)
+attend_m16(const ddt::bf16* q_c, const ddt::bf16* q_rot, const ddt::bf16* latent, const int* pages,
+           const int* committed, const int* valid, const ddt::u32* masks, float* sums,
+           float2* marks, int layer, int group) {
+  ddt::latent_attention<AttendM16>(q_c, q_rot, latent, pages, committed, valid, masks, sums, marks,
+                                   layer, group);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 1)
 attend_m32(const ddt::bf16* q_c, const ddt::bf16* q_rot, const ddt::bf16* latent, const int* pages,
            const int* committed, const int* valid, const ddt::u32* masks, float* sums,
            float2* marks, int layer, int group) {
   ddt::latent_attention<AttendM32>(q_c, q_rot, latent, pages, committed, valid, masks, sums, marks,
+                                   layer, group);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 1)
+attend_m64(const ddt::bf16* q_c, const ddt::bf16* q_rot, const ddt::bf16* latent, const int* pages,
+           const int* committed, const int* valid, const ddt::u32* masks, float* sums,
+           float2* marks, int layer, int group) {
+  ddt::latent_attention<AttendM64>(q_c, q_rot, latent, pages, committed, valid, masks, sums, marks,
                                    layer, group);
 }
 
@@ -81,19 +109,33 @@ struct Merge {
 };
 
 struct MergeM2 : Merge {
-  static constexpr int kSplits = 94;
+  static constexpr int kSplits = 188;
+  static constexpr int kLanes = 32;
 };
 
 struct MergeM8 : Merge {
   static constexpr int kSplits = 94;
+  static constexpr int kLanes = 32;
+};
+
+struct MergeM16 : Merge {
+  static constexpr int kSplits = 47;
+  static constexpr int kLanes = 32;
 };
 
 struct MergeM32 : Merge {
-  static constexpr int kSplits = 47;
+  static constexpr int kSplits = 23;
+  static constexpr int kLanes = 32;
+};
+
+struct MergeM64 : Merge {
+  static constexpr int kSplits = 11;
+  static constexpr int kLanes = 32;
 };
 
 struct MergeM128 : Merge {
-  static constexpr int kSplits = 11;
+  static constexpr int kSplits = 5;
+  static constexpr int kLanes = 32;
 };
 
 extern "C" __global__ void __launch_bounds__(256, 1)
@@ -109,9 +151,21 @@ merge_m8(const float* sums, const float2* marks, const int* committed, const int
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1)
+merge_m16(const float* sums, const float2* marks, const int* committed, const int* valid,
+          ddt::bf16* y, int group) {
+  ddt::merge_splits<MergeM16>(sums, marks, committed, valid, y, group);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 1)
 merge_m32(const float* sums, const float2* marks, const int* committed, const int* valid,
           ddt::bf16* y, int group) {
   ddt::merge_splits<MergeM32>(sums, marks, committed, valid, y, group);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 1)
+merge_m64(const float* sums, const float2* marks, const int* committed, const int* valid,
+          ddt::bf16* y, int group) {
+  ddt::merge_splits<MergeM64>(sums, marks, committed, valid, y, group);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1)

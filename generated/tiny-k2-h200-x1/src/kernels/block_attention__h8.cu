@@ -61,29 +61,32 @@ struct Merge {
 
 struct MergeM8 : Merge {
   static constexpr int kSplits = 66;
+  static constexpr int kLanes = 8;
 };
 
 struct MergeM32 : Merge {
   static constexpr int kSplits = 33;
+  static constexpr int kLanes = 8;
 };
 
 struct MergeM128 : Merge {
   static constexpr int kSplits = 8;
+  static constexpr int kLanes = 8;
 };
 
-extern "C" __global__ void __launch_bounds__(64, 1)
+extern "C" __global__ void __launch_bounds__(256, 1)
 merge_m8(const float* sums, const float2* marks, const int* committed, const int* valid,
          ddt::bf16* y, int group) {
   ddt::merge_splits<MergeM8>(sums, marks, committed, valid, y, group);
 }
 
-extern "C" __global__ void __launch_bounds__(64, 1)
+extern "C" __global__ void __launch_bounds__(256, 1)
 merge_m32(const float* sums, const float2* marks, const int* committed, const int* valid,
           ddt::bf16* y, int group) {
   ddt::merge_splits<MergeM32>(sums, marks, committed, valid, y, group);
 }
 
-extern "C" __global__ void __launch_bounds__(64, 1)
+extern "C" __global__ void __launch_bounds__(256, 1)
 merge_m128(const float* sums, const float2* marks, const int* committed, const int* valid,
            ddt::bf16* y, int group) {
   ddt::merge_splits<MergeM128>(sums, marks, committed, valid, y, group);

@@ -1,11 +1,26 @@
 // swiglu_linear__w256x736, printed from kernels/kernel.cu.j2.
 // Gated activation and 256 x 736 product
 #include "gemm.cuh"
+#include "rows.cuh"
+
+struct Swiglu {
+  static constexpr int kWidth = 736;
+  static constexpr int kVector = 8;
+  static constexpr int kThreads = 96;
+  static constexpr int kGateStride = 1472;
+  static constexpr int kUpStride = 1472;
+  static constexpr int kYStride = 736;
+};
+
+extern "C" __global__ void __launch_bounds__(96, 1)
+swiglu_m128(const ddt::bf16* gate, const ddt::bf16* up, ddt::bf16* y) {
+  ddt::swiglu<Swiglu>(gate, up, y);
+}
 
 struct Linear {
   static constexpr int kOutputs = 256;
   static constexpr int kInputs = 736;
-  static constexpr int kXStride = 1472;
+  static constexpr int kXStride = 736;
   static constexpr int kXHead = 0;
   static constexpr int kYStride = 256;
   static constexpr int kYHead = 0;
@@ -35,7 +50,7 @@ struct LinearM16 : Linear {
   static constexpr int kSplit = 1;
   static constexpr bool kSerial = false;
   static constexpr int kAhead = 4;
-  static constexpr int kUnit = 1;
+  static constexpr int kUnit = 2;
   static constexpr int kUnitsAhead = 4;
   static constexpr int kPass = 2;
 };
@@ -47,7 +62,7 @@ struct LinearM32 : Linear {
   static constexpr int kSplit = 2;
   static constexpr bool kSerial = false;
   static constexpr int kAhead = 4;
-  static constexpr int kUnit = 2;
+  static constexpr int kUnit = 4;
   static constexpr int kUnitsAhead = 2;
   static constexpr int kPass = 4;
 };
@@ -59,31 +74,31 @@ struct LinearM64 : Linear {
   static constexpr int kSplit = 2;
   static constexpr bool kSerial = false;
   static constexpr int kAhead = 2;
-  static constexpr int kUnit = 2;
+  static constexpr int kUnit = 4;
   static constexpr int kUnitsAhead = 2;
   static constexpr int kPass = 4;
 };
 
 extern "C" __global__ void __launch_bounds__(192, 1)
-linear_m8(const ddt::bf16* gate, const ddt::bf16* up, const ddt::bf16* w, ddt::bf16* y,
-          float* planes, int* tickets, int rows) {
-  ddt::swiglu_linear<LinearM8>(gate, up, w, y, planes, tickets, rows);
+linear_m8(const ddt::bf16* x, const ddt::bf16* w, ddt::bf16* y, float* planes, int* tickets,
+          int rows) {
+  ddt::linear<LinearM8>(x, w, y, planes, tickets, rows);
 }
 
 extern "C" __global__ void __launch_bounds__(192, 2)
-linear_m16(const ddt::bf16* gate, const ddt::bf16* up, const ddt::bf16* w, ddt::bf16* y,
-           float* planes, int* tickets, int rows) {
-  ddt::swiglu_linear<LinearM16>(gate, up, w, y, planes, tickets, rows);
+linear_m16(const ddt::bf16* x, const ddt::bf16* w, ddt::bf16* y, float* planes, int* tickets,
+           int rows) {
+  ddt::linear<LinearM16>(x, w, y, planes, tickets, rows);
 }
 
 extern "C" __global__ void __launch_bounds__(192, 1)
-linear_m32(const ddt::bf16* gate, const ddt::bf16* up, const ddt::bf16* w, ddt::bf16* y,
-           float* planes, int* tickets, int rows) {
-  ddt::swiglu_linear<LinearM32>(gate, up, w, y, planes, tickets, rows);
+linear_m32(const ddt::bf16* x, const ddt::bf16* w, ddt::bf16* y, float* planes, int* tickets,
+           int rows) {
+  ddt::linear<LinearM32>(x, w, y, planes, tickets, rows);
 }
 
 extern "C" __global__ void __launch_bounds__(384, 1)
-linear_m64(const ddt::bf16* gate, const ddt::bf16* up, const ddt::bf16* w, ddt::bf16* y,
-           float* planes, int* tickets, int rows) {
-  ddt::swiglu_linear<LinearM64>(gate, up, w, y, planes, tickets, rows);
+linear_m64(const ddt::bf16* x, const ddt::bf16* w, ddt::bf16* y, float* planes, int* tickets,
+           int rows) {
+  ddt::linear<LinearM64>(x, w, y, planes, tickets, rows);
 }

@@ -1,4 +1,4 @@
-"""Holds kernels against their parts on the CPU: for a GPU's tests, for `ddtreec verify`, and on an emulator.
+"""Holds kernels against their parts in float64: for a GPU's tests, for `ddtreec verify`, and on an emulator.
 
 A step is run on random numbers; all that no kernel may rely on (outputs, scratch, rows that are padding, tokens that
 are not in a cache) is NaN before. Looked at are the results, bit for bit those of a second run and those of a larger
@@ -60,10 +60,12 @@ def check_kernel(
     draw = torch.Generator().manual_seed(seed)
     records = {weight.id: weight for weight in plan.weights}
     pool = pool_of(plan, kernel, draw)
-    weights = make_weights(kernel, call, records, layouts, pool, launcher, draw)
+    # Large tensors are drawn where they are used; on the CPU from the one generator.
+    there = draw if launcher.device == "cpu" else torch.Generator(launcher.device).manual_seed(seed)
+    weights = make_weights(kernel, call, records, layouts, pool, launcher, there)
     found: list[Result] = []
     for committed, group, steps in samples(plan, program, kernel, counts, lengths):
-        case = make_case(plan, program, kernel, call, committed, group, weights, pool, draw)
+        case = make_case(plan, program, kernel, call, committed, group, weights, pool, draw, launcher.device)
         found += _check_case(launcher, table, case, weights, steps, draw)
     return found
 

@@ -135,16 +135,17 @@ class Bench:
         self.taken = [real[i] for i in order]
         self.symbols = {"rows": step.rows, "out_rows": out_rows, "slots": len(step.valid), "group": step.group}
         self.cache: Places | None = places_of(case, table, draw)
-        self.state = self._state()
+        self.state = {name: self._placed(tensor) for name, tensor in self._state().items()}
 
     def run(self, *, again: bool) -> Outcome:
         """Makes everything anew, launches, and gathers what was left."""
         launcher, kernel = self.launcher, self.kernel
         buffers = {name: self._buffer(value) for name, value in self.owners.items()}
-        arrays = {name: launcher.tensor(tuple(t.shape), t.dtype).copy_(t) for name, t in self.state.items()}
-        held = self.cache.filled(self.step.valid) if self.cache else None
-        if self.cache and held is not None:
-            arrays[self.cache.kind] = launcher.tensor(tuple(held.shape), held.dtype).copy_(held)
+        arrays = {name: self._placed(tensor) for name, tensor in self.state.items()}
+        if self.cache:
+            empty = launcher.tensor(self.cache.array, torch.bfloat16)
+            arrays[self.cache.kind] = self.cache.filled(self.step.valid, empty)
+        held = arrays[self.cache.kind].clone() if self.cache else None
         before = {name: tensor.cpu().clone() for name, tensor in buffers.items()}
         scratch = launcher.tensor((max(1, places(kernel, self.table.largest)[1]),), torch.uint8)
         binder = Binder(self.table, launcher, launcher.functions(kernel), scratch.data_ptr())
@@ -156,14 +157,13 @@ class Bench:
         rows = {name: self._real_rows(name, after) for name in self.case.call.outs}
         faults = list(self._foreign(before, after))
         for name, tensor in self.state.items():
-            if not torch.equal(_octets(arrays[name].cpu()), _octets(tensor)):
+            if not torch.equal(_octets(arrays[name]), _octets(tensor)):
                 faults.append(f"left the array '{name}' other than it found it")
         if self.cache and held is not None:
-            left = arrays[self.cache.kind].cpu()
+            left = arrays[self.cache.kind]
             if self.case.written:
-                rows[CACHE] = {
-                    (s, i): self.cache.row(left, s, self.case.committed[s] + i) for _, s, i in self.step.real()
-                }
+                new = [self.cache.rows(left, slot, count) for slot, count in enumerate(self.step.valid)]
+                rows[CACHE] = {(slot, i): new[slot][i] for _, slot, i in self.step.real()}
             if self.cache.changed(held, left, self.step.valid if self.case.written else ()):
                 faults.append(f"wrote to the {self.cache.kind} cache where it should not")
         return Outcome(rows, tuple(faults))
@@ -178,9 +178,14 @@ class Bench:
         made = self.launcher.tensor(self._shape(value), buffer_dtype(value.dtype, torch.bfloat16))
         given = self.case.inputs.get(value.id)
         if given is not None:
-            for row, slot, i in self.step.real():
-                made[row] = given[slot, i]
+            for slot, count in enumerate(self.step.valid):
+                begin = slot * self.step.group
+                made[begin : begin + count] = given[slot, :count].to(made.device)
         return made
+
+    def _placed(self, tensor: Tensor) -> Tensor:
+        """A copy on the device."""
+        return self.launcher.tensor(tuple(tensor.shape), tensor.dtype).copy_(tensor)
 
     def _operand(self, name: str, buffers: Mapping[str, Tensor]) -> Tensor:
         value = self.values[name]

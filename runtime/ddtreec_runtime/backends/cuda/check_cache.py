@@ -31,42 +31,44 @@ class Places:
     ring: int
     pages: Tensor | None
 
-    def place(self, slot: int, token: int) -> int:
-        """Element where a token begins."""
+    def lines(self, slot: int, tokens: Sequence[int]) -> Tensor:
+        """Which rows of `width` elements of the array these tokens are, int64."""
+        token = torch.tensor(tokens, dtype=torch.int64)
         if self.pages is None:
-            return self.start + (slot * self.ring + token % self.ring) * self.width
+            return self.start // self.width + slot * self.ring + token % self.ring
         page = self.case.plan.limits.page
-        return self.start + (int(self.pages[slot, token // page]) * page + token % page) * self.width
+        return self.start // self.width + self.pages[slot].long()[token // page] * page + token % page
 
-    def row(self, array: Tensor, slot: int, token: int) -> Tensor:
-        """[width] of a token."""
-        at = self.place(slot, token)
-        return array.view(-1)[at : at + self.width]
+    def rows(self, array: Tensor, slot: int, count: int) -> Tensor:
+        """[count, width] of the first tokens behind the committed ones, on the CPU."""
+        committed = self.case.committed[slot]
+        lines = self.lines(slot, range(committed, committed + count))
+        return array.view(-1, self.width)[lines.to(array.device)].cpu()
 
-    def filled(self, valid: Sequence[int]) -> Tensor:
+    def filled(self, valid: Sequence[int], array: Tensor) -> Tensor:
         """The array before a step, with its `valid` rows where an earlier kernel put them. Tokens that have left a
-        window are NaN too: nobody may see them."""
-        found = torch.full(self.array, float("nan"), dtype=torch.bfloat16)
+        window are NaN too: nobody may see them. `array`: of its shape, all NaN; it is filled and returned."""
+        held = array.view(-1, self.width)
+        given = self.case.latent if self.kind == "latent" else self.case.context
         for slot, committed in enumerate(self.case.committed):
             appended = self.kind == "latent" and not appends(self.case.kernel) and slot < len(valid)
-            for token in range(self._oldest(committed), committed + (valid[slot] if appended else 0)):
-                rows = self.case.latent if self.kind == "latent" else self.case.context
-                self.row(found, slot, token).copy_(rows[slot][token].flatten())
-        return found
+            tokens = range(self._oldest(committed), committed + (valid[slot] if appended else 0))
+            lines = self.lines(slot, tokens).to(array.device)
+            held[lines] = given[slot][tokens.start : tokens.stop].flatten(1).to(array.device)
+        return array
 
     def changed(self, before: Tensor, after: Tensor, valid: Sequence[int]) -> bool:
         """Whether anything but the first `valid` new tokens of each slot was written."""
-        kept = after.clone()
+        differs = (before.view(torch.int16) != after.view(torch.int16)).view(-1, self.width).any(1)
         for slot, count in enumerate(valid):
-            for i in range(count):
-                token = self.case.committed[slot] + i
-                self.row(kept, slot, token).copy_(self.row(before, slot, token))
-        return not torch.equal(kept.view(torch.int16), before.view(torch.int16))
+            committed = self.case.committed[slot]
+            differs[self.lines(slot, range(committed, committed + count)).to(after.device)] = False
+        return bool(differs.any())
 
     def _oldest(self, committed: int) -> int:
         if self.kind == "latent":
             return 0
-        window = _context(self.case.plan)[self.case.layer][0]
+        window = rings(self.case.plan)[self.case.layer][0]
         return max(0, committed - window + 1) if window else 0
 
 
@@ -84,7 +86,7 @@ def places_of(case: Case, table: KernelTable, draw: torch.Generator) -> Places |
         order = torch.randperm(tokens // plan.limits.page, generator=draw)[: case.slots * each]
         pages = order.view(case.slots, each).to(torch.int32)
         return Places(case, kind, (layer + 1, tokens, width), layer, layer * tokens * width, width, 0, pages)
-    layers_ = _context(plan)
+    layers_ = rings(plan)
     caches = [cache for cache in plan.caches if cache.kind == "context"]
     width = 2 * caches[0].heads * caches[0].head_dim
     sizes = [plan.limits.sequences * ring * width for _, ring in layers_]
@@ -94,7 +96,7 @@ def places_of(case: Case, table: KernelTable, draw: torch.Generator) -> Places |
     return Places(case, kind, (sum(sizes),), case.layer, sum(sizes[: case.layer]), width, ring, None)
 
 
-def _context(plan: Plan) -> list[tuple[int, int]]:
+def rings(plan: Plan) -> list[tuple[int, int]]:
     """(window, tokens of a slot) of every drafter layer."""
     step = max(plan.limits.chunk, plan.drafter.block if plan.drafter else 0)
     most = plan.limits.context + step

@@ -1,8 +1,9 @@
-"""One sample of what a kernel is given, and what its parts make of it on the CPU in float64.
+"""One sample of what a kernel is given, and what its parts make of it in float64, by the kernels of the CPU backend.
 
 A case has `slots` sequences of `group` rows each. A row sees earlier rows of its slot alone (its ancestors in a random
 tree), so that a step of the first rows of some of the slots must give the same for those rows, and one reference
-serves steps of any size.
+serves steps of any size. Samples and results are on the CPU; the parts run where the weights are, since a GPU does in
+milliseconds what takes a CPU minutes at the widths of a large model.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ MOST_DRAWS = 200
 class Case:
     """The sample.
 
-    committed, parents, positions: by slot (and row). inputs: by root value [slots, group, ...] in device dtypes. pool:
-    local experts that hold numbers. latent: by slot [committed, width], with the rows of the step behind
-    them where the kernel reads these and does not append them itself; context: by slot [committed, 2, heads, dim].
-    expected: by output of the call [slots, group, ...] float64, NaN where its parts write nothing. written: what the
-    parts add to the cache, by slot [group, ...] float64.
+    device: where the parts run; all tensors here are on the CPU. committed, parents, positions: by slot (and row).
+    inputs: by root value [slots, group, ...] in device dtypes. pool: local experts that hold numbers. latent: by slot
+    [committed, width], with the rows of the step behind them where the kernel reads these and does not append them
+    itself; context: by slot [committed, 2, heads, dim]. expected: by output of the call [slots, group, ...] float64,
+    NaN where its parts write nothing. written: what the parts add to the cache, by slot [group, ...] float64.
     """
 
     plan: Plan
@@ -55,6 +56,7 @@ class Case:
     parents: list[list[int]]
     positions: Tensor
     pool: Tensor
+    device: str = "cpu"
     inputs: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
     latent: list[Tensor] = field(default_factory=list[Tensor])
     context: list[Tensor] = field(default_factory=list[Tensor])
@@ -110,13 +112,15 @@ def make_case(
     weights: Mapping[str, Made],
     pool: Tensor,
     draw: torch.Generator,
+    device: str = "cpu",
 ) -> Case:
-    """A case with its reference. `call`: one that `kernel` serves; `pool`: as the weights were made with."""
+    """A case with its reference. `call`: one that `kernel` serves; `pool`: as the weights were made with; `device`:
+    where they are."""
     chain = program.name != "target"
     parents = [tree(group, draw, chain=chain or slot % 2 == 1) for slot in range(len(committed))]
     positions = torch.tensor([[c + d for d in depths(p)] for c, p in zip(committed, parents, strict=True)])
     layer = int(call.params.get("layer") or 0)
-    case = Case(plan, program, kernel, call, committed, group, layer, parents, positions, pool)
+    case = Case(plan, program, kernel, call, committed, group, layer, parents, positions, pool, device)
     _fill_caches(case, draw)
     for name, value in roots(kernel, call.ins).items():
         case.inputs[name] = _numbers(case, value, draw)
@@ -187,8 +191,22 @@ def _fill_caches(case: Case, draw: torch.Generator) -> None:
             case.context.append(torch.randn(shape, generator=draw).to(torch.bfloat16))
 
 
-def _state(case: Case, slot: int) -> StepState:
-    """One slot's view of the step with caches of its own, in float64."""
+def _parts_of(case: Case, slot: int, weights: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], StepState]:
+    """Runs the parts for one slot in float64: every value by id, and the state with what they wrote to caches."""
+    values, calls = _parts(case)
+    inputs = {name: _wide(tensor[slot]) for name, tensor in case.inputs.items()}
+    for part in case.kernel.reference.calls:
+        if part.kernel in POOLED:
+            name = part.ins[POOLED[part.kernel]]
+            inputs[name] = _pool_ids(case, inputs[name], part)
+    with torch.device(case.device):
+        state = _state(case, slot, {name: tensor.to(case.device) for name, tensor in inputs.items()})
+        (env,) = run_calls(values, calls, [weights], [state])
+    return env, state
+
+
+def _state(case: Case, slot: int, inputs: Mapping[str, Tensor]) -> StepState:
+    """One slot's view of the step with caches of its own, in float64, made on the device that torch has by default."""
     plan, committed, group = case.plan, case.committed[slot], case.group
     page = plan.limits.page
     latent = context = None
@@ -205,14 +223,15 @@ def _state(case: Case, slot: int) -> StepState:
             k, v = case.context[slot][start : start + group].double().unbind(1)
             context.write(0, start, k, v)
     state = StepState(RopeTables(plan.ropes, torch.float64), torch.float64, latent, context, plan.mesh, case.rank)
-    inputs = {name: _wide(tensor[slot]) for name, tensor in case.inputs.items()}
-    for part in case.kernel.reference.calls:
-        if part.kernel in POOLED:
-            name = part.ins[POOLED[part.kernel]]
-            inputs[name] = _pool_ids(case, inputs[name], part)
     hidden = None if group == 1 else ~case.visible(slot).unsqueeze(1)
-    placement = Placement(committed, group)
-    state.begin(inputs, case.positions[slot], committed=committed, hidden=hidden, placement=placement)
+    state.begin(
+        inputs,
+        case.positions[slot].to(case.device),
+        committed=committed,
+        hidden=hidden,
+        out_index=torch.arange(group),
+        placement=Placement(committed, group),
+    )
     return state
 
 
@@ -248,20 +267,18 @@ def _parts(case: Case) -> tuple[list[Value], list[Call]]:
 
 def _run(case: Case, weights: Mapping[str, Tensor]) -> None:
     """Runs the parts of every slot and keeps what they give."""
-    values, calls = _parts(case)
     outs: dict[str, list[Tensor]] = {name: [] for name in case.call.outs}
     appended = appends(case.kernel)
     for slot, committed in enumerate(case.committed):
-        state = _state(case, slot)
-        (env,) = run_calls(values, calls, [weights], [state])
+        env, state = _parts_of(case, slot, weights)
         for name, found in outs.items():
-            found.append(env[name].clone())
+            found.append(env[name].cpu())
         if appended and state.latent is not None:
-            case.written.append(state.latent.store[0, committed : committed + case.group].clone())
+            case.written.append(state.latent.store[0, committed : committed + case.group].cpu())
         elif appended and state.context is not None:
             at = committed - state.context.base[0]
             rows = state.context.layers[0][:, :, at : at + case.group]
-            case.written.append(rows.permute(2, 0, 1, 3).clone())
+            case.written.append(rows.permute(2, 0, 1, 3).cpu())
     case.expected = {name: torch.stack(found) for name, found in outs.items()}
 
 
@@ -270,13 +287,12 @@ def _make_clear(case: Case, weights: Mapping[str, Tensor], draw: torch.Generator
     routers = [part for part in case.kernel.reference.calls if part.kernel == "router"]
     if not routers:
         return
-    values, calls = _parts(case)
     (router,) = routers
     for _ in range(MOST_DRAWS):
         margins: list[Tensor] = []
         for slot in range(case.slots):
-            (env,) = run_calls(values, calls, [weights], [_state(case, slot)])
-            margins.append(_margin(router, env[router.ins[0]], [weights[name] for name in router.weights]))
+            env, _ = _parts_of(case, slot, weights)
+            margins.append(_margin(router, env[router.ins[0]], [weights[name] for name in router.weights]).cpu())
         unclear = torch.stack(margins) < CLEAR
         if not unclear.any():
             return
@@ -293,7 +309,7 @@ def _margin(router: Call, x: Tensor, weights: Sequence[Tensor]) -> Tensor:
     scores = logits.sigmoid() if router.params["score"] == "sigmoid" else logits.softmax(-1)
     choice = scores + weights[1] if len(weights) > 1 else scores
     top_k, groups, kept = (int(router.params[name] or 0) for name in ("top_k", "groups", "top_groups"))
-    margin = torch.full((x.shape[0],), float("inf"), dtype=x.dtype)
+    margin = x.new_full((x.shape[0],), float("inf"))
     if groups > 1:
         members = choice.view(x.shape[0], groups, -1)
         best = members.topk(min(2, members.shape[-1]), dim=-1).values.sum(-1).sort(-1, descending=True)

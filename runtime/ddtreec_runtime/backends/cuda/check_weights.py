@@ -33,6 +33,9 @@ class Layout(Protocol):
 class Allocator(Protocol):
     """Makes tensors on the device, filled with 0xff bytes (NaN, -1)."""
 
+    device: str
+    """Where kernels and their reference run, as torch spells it."""
+
     def tensor(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """Contiguous, its first element at a multiple of 16 bytes."""
         ...
@@ -57,17 +60,18 @@ def make_weights(
     draw: torch.Generator,
 ) -> dict[str, Made]:
     """The weights that a kernel reads, by id. `call`: the one that its reference is of; `pool`: the local experts, or
-    rows of an embedding, that hold numbers; others hold NaN."""
+    rows of an embedding, that hold numbers; others hold NaN. `draw`: of the device, where all is made."""
     pooled = pooled_weights(kernel)
     norms = {name for call in kernel.reference.calls if call.kernel == "rms_norm" for name in call.weights}
     found: dict[str, Made] = {}
     first = len(call.outs) + len(call.ins)
-    for index, name in enumerate(kernel.reference.tensors[first:], first):
-        layout = kernel.layouts.get(str(index), PLAIN)
-        if name in pooled:
-            found[name] = _pooled(records[name], layout, layouts, pool, memory, draw)
-        else:
-            found[name] = _whole(records[name], layout, layouts, name in norms, memory, draw)
+    with torch.device(memory.device):
+        for index, name in enumerate(kernel.reference.tensors[first:], first):
+            layout = kernel.layouts.get(str(index), PLAIN)
+            if name in pooled:
+                found[name] = _pooled(records[name], layout, layouts, pool, memory, draw)
+            else:
+                found[name] = _whole(records[name], layout, layouts, name in norms, memory, draw)
     return found
 
 

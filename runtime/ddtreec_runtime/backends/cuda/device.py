@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import re
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,12 @@ from ddtreec.artifacts.kernels import KERNELS, KERNELS_FORMAT, KernelTable, bina
 from ddtreec.artifacts.plan import Plan
 from ddtreec.core.errors import BundleError, Loc, Problem
 from ddtreec.core.units import format_bytes
+from ddtreec_runtime import checks
 from ddtreec_runtime.backends.cuda.driver import NO_BINDINGS, OTHER_DEVICE, OUT_OF_MEMORY, Driver
 from ddtreec_runtime.backends.cuda.machine import Loaded
 from ddtreec_runtime.bundle import AGAIN, Bundle
+
+MORE_ROOM = "close what else uses the GPU, or compile with a shorter context or fewer sequences: --set limits.context=N"
 
 RESERVED = "reserved by the device"
 """The row of the memory table that the context and the libraries take; nothing of it is allocated by us."""
@@ -27,8 +31,7 @@ RESERVED = "reserved by the device"
 
 def open_driver(bundle: Bundle) -> Driver:
     """The driver on the current GPU, with a stream of its own. Raises BundleError: B027 no GPU, B043 no bindings."""
-    if not torch.cuda.is_available():
-        raise BundleError(no_gpu(bundle))
+    checks.backend(bundle, "cuda")
     try:
         api = importlib.import_module("cuda.bindings.driver")
     except ImportError as error:
@@ -41,16 +44,6 @@ def open_driver(bundle: Bundle) -> Driver:
         ) from None
     torch.cuda.init()
     return Driver(api, torch.cuda.Stream())
-
-
-def no_gpu(bundle: Bundle) -> Problem:
-    """B027: the bundle is for a GPU, and none is here."""
-    return Problem(
-        "B027",
-        f"the bundle is for cuda ({bundle.plan.topology}) and this machine has no CUDA device",
-        Loc(str(bundle.path)),
-        help="compile the engine for the CPU: ddtreec compile ENGINE.yaml --set topology=cpu",
-    )
 
 
 def read_table(bundle: Bundle) -> KernelTable:
@@ -96,10 +89,19 @@ def check_room(plan: Plan, free: int, name: str, path: Path) -> None:
             OUT_OF_MEMORY,
             f"one rank holds {format_bytes(need)}, {name} has {format_bytes(free)} free",
             Loc(str(path)),
-            help="close what else uses the GPU, or compile with a shorter context or fewer sequences: "
-            "--set limits.context=N",
+            help=MORE_ROOM,
         )
     )
+
+
+@contextmanager
+def telling_of_room(path: Path) -> Iterator[None]:
+    """Turns torch's own error of memory, which comes where another program took what was free, into B041."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        said = str(error).split(". ")[0]
+        raise BundleError(Problem(OUT_OF_MEMORY, said, Loc(str(path)), help=MORE_ROOM)) from None
 
 
 def check_device(bundle: Bundle, table: KernelTable) -> None:

@@ -13,7 +13,13 @@ from ddtreec.core.errors import BundleError, Loc, Problem, SpecError, VerifyErro
 from ddtreec_runtime import checks
 from ddtreec_runtime.backends.cuda.answer import Answer
 from ddtreec_runtime.backends.cuda.decode import Decoder
-from ddtreec_runtime.backends.cuda.device import check_device, load_kernels, open_driver, read_table
+from ddtreec_runtime.backends.cuda.device import (
+    check_device,
+    load_kernels,
+    open_driver,
+    read_table,
+    telling_of_room,
+)
 from ddtreec_runtime.backends.cuda.drafter import DeviceDrafter
 from ddtreec_runtime.backends.cuda.machine import Machine
 from ddtreec_runtime.backends.cuda.memory import Holding, holdings
@@ -175,7 +181,7 @@ def load(
     refuse_many_ranks(bundle)
     table, driver = read_table(bundle), open_driver(bundle)
     check_device(bundle, table)
-    with driver.ordered():
+    with driver.ordered(), telling_of_room(bundle.path):
         kernels = load_kernels(bundle, table, driver)
         layouts = layouts_of(bundle.plan, table)
         weights = load_weights(checkpoints, needed, layouts, bundle.plan.mesh, 0, "cuda", progress)

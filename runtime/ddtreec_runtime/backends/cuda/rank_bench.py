@@ -18,15 +18,25 @@ from ddtreec.core.errors import Loc, Problem, SpecError
 from ddtreec.core.units import parse_rate
 from ddtreec_runtime.backends.cuda.alone import alone
 from ddtreec_runtime.backends.cuda.decode import causal_words
-from ddtreec_runtime.backends.cuda.device import check_arch, check_room, load_kernels, open_driver, read_table
+from ddtreec_runtime.backends.cuda.device import (
+    check_arch,
+    check_room,
+    load_kernels,
+    open_driver,
+    read_table,
+    telling_of_room,
+)
 from ddtreec_runtime.backends.cuda.driver import Driver, Launch
 from ddtreec_runtime.backends.cuda.machine import Loaded, Machine
+from ddtreec_runtime.backends.cuda.routing import EVEN, Chosen, chosen, held_means, routers_of, spread
 from ddtreec_runtime.backends.cuda.steps import DeviceProgram, Shape
 from ddtreec_runtime.backends.cuda.synthetic import synthetic_weights
 from ddtreec_runtime.backends.cuda.weights import layouts_of
 from ddtreec_runtime.bundle import Bundle, open_bundle
 
 REPEATS, WARM = 40, 5
+COUNTED = 4
+"""Steps, each of other tokens, whose experts are counted."""
 SPEC = "spec.json"
 
 Told = Callable[[int, int, str], None]
@@ -46,7 +56,7 @@ def measure_rank(
     name = torch.cuda.get_device_name()
     check_arch(table, torch.cuda.get_device_capability(), name, path)
     check_room(bundle.plan, torch.cuda.mem_get_info()[0], name, path)
-    with driver.ordered(), torch.inference_mode():
+    with driver.ordered(), torch.inference_mode(), telling_of_room(path):
         machine = lonely_machine(bundle, load_kernels(bundle, table, driver), driver, "cuda", rank, progress)
         bench = RankBench(machine, context, read_rate(path))
         steps = [bench.step(count, kernels) for count in rows]
@@ -76,7 +86,8 @@ def lonely_machine(
     plan = bundle.plan
     apart = [alone(program) for program in plan.programs]
     lonely = msgspec.structs.replace(plan, programs=tuple(one.program for one in apart))
-    weights = synthetic_weights(plan.weights, layouts_of(plan, loaded.table), device, progress=progress)
+    embeddings = {call.weights[0] for one in plan.programs for call in one.calls if call.kernel == "embedding"}
+    weights = synthetic_weights(plan.weights, layouts_of(plan, loaded.table), device, embeddings, progress=progress)
     nothing = dict.fromkeys(("all_reduce", "all_gather"), _nothing)
     own = dataclasses.replace(bundle, plan=lonely)
     machine = Machine(own, loaded, driver, weights, device, plan.drafter is not None, rank, nothing)
@@ -94,32 +105,34 @@ class RankBench:
         self.context = context
         self.rate = rate
         self._first_token, self._tokens = self._vocabulary()
+        self.routers = routers_of(machine.plan, machine.programs["target"].program, machine.rank)
         for name in ("latent", "context"):
             if name in machine.arrays:
                 machine.arrays[name].normal_()
 
     def step(self, rows: int, kernels: bool) -> dict[str, Any]:
-        """The target on one sequence with `rows` rows behind the context, logits for every one."""
+        """The target on one sequence with `rows` rows behind the context, logits for every one; other tokens in every
+        replay."""
         program = self.machine.programs["target"]
         shape = Shape(1, rows, min(rows, program.program.max_out_rows))
         self.begin(rows, program)
         launches = program.launches(shape)
-        distinct = self.experts(program, shape)
-        size = self.bytes_read(program.program, rows, distinct)
-        times = self._times(launches, f"a step of {rows} rows")
+        counted = [self.experts(program, shape) for _ in range(COUNTED)]
+        size = self.bytes_read(program.program, rows, held_means(counted))
+        times = self._times(launches, f"a step of {rows} rows", before=lambda: self.draw(rows, program))
         found = _numbers(times) | {
             "rows": rows,
             "launches": len(launches),
             "gigabytes": size / 1e9,
             "floor_ms": size / self.rate * 1e3,
             "gb_per_s": size / statistics.median(times) / 1e6,
-            "experts": _spread(distinct),
+            "experts": spread(self.routers, rows, counted),
         }
         if kernels:
             found["kernels"] = self._kernels(program, shape)
         return found
 
-    def draft(self, name: str) -> dict[str, Any]:
+    def draft(self, name: str, kernels: bool = False) -> dict[str, Any]:
         """A program of the drafter on one sequence with the rows of a block."""
         program = self.machine.programs[name]
         contract = self.machine.plan.drafter
@@ -130,7 +143,7 @@ class RankBench:
         launches = program.launches(shape)
         size = self.bytes_read(program.program, rows, [])
         times = self._times(launches, name)
-        return _numbers(times) | {
+        found = _numbers(times) | {
             "program": name,
             "rows": rows,
             "launches": len(launches),
@@ -138,6 +151,9 @@ class RankBench:
             "floor_ms": size / self.rate * 1e3,
             "gb_per_s": size / statistics.median(times) / 1e6,
         }
+        if kernels:
+            found["kernels"] = self._kernels(program, shape)
+        return found
 
     # ---- steps ----
 
@@ -148,12 +164,18 @@ class RankBench:
         arrays.put("committed", torch.tensor([self.context]))
         arrays.put("valid", torch.tensor([rows]))
         arrays.put("masks", torch.from_numpy(causal_words(rows)))
-        arrays.put("out_index", torch.arange(rows) if program.program.name == "target" else torch.arange(1, rows))
+        asked = torch.arange(min(rows, program.program.max_out_rows))
+        arrays.put("out_index", asked if program.program.name == "target" else torch.arange(1, rows))
         for name, buffer in program.homes.inputs.items():
-            if name == "tokens":
-                buffer[:rows] = self._first_token + torch.randint(self._tokens, (rows,), device=buffer.device).int()
-            else:
+            if name != "tokens":
                 buffer.normal_()
+        self.draw(rows, program)
+
+    def draw(self, rows: int, program: DeviceProgram) -> None:
+        """Other tokens, of those that this rank holds."""
+        tokens = program.homes.inputs.get("tokens")
+        if tokens is not None:
+            tokens[:rows].random_(self._first_token, self._first_token + self._tokens)
 
     def _vocabulary(self) -> tuple[int, int]:
         """First token and number of tokens whose embedding this rank holds; others would be rows of zeros."""
@@ -164,33 +186,34 @@ class RankBench:
         coord = str(call.params.get("coord") or "rank")
         return per * self.machine.plan.mesh.coord(coord, self.machine.rank), held
 
-    def experts(self, program: DeviceProgram, shape: Shape) -> list[int]:
-        """Distinct experts that the rows of a step chose, by layer."""
+    def experts(self, program: DeviceProgram, shape: Shape) -> list[Chosen]:
+        """Distinct experts that the rows of a step with tokens of its own chose, by layer."""
+        self.draw(shape.rows, program)
         values = program.values(shape)
-        ids = {value.id for value in program.program.values if value.dtype == "int64" and value.home == "arena"}
-        chosen: list[Tensor] = []
+        routers = {router.ids: router for router in self.routers}
+        found: list[Chosen] = []
         for call, launches in zip(program.kernel_calls, program.by_call(shape), strict=True):
             self.machine.driver.run(launches)
-            chosen += [values[name].clone() for name in call.outs if name in ids]
+            found += [chosen(routers[name], values[name]) for name in call.outs if name in routers]
         self.machine.driver.wait()
-        return [len(set(one.flatten().tolist())) for one in chosen]
+        return found
 
-    def bytes_read(self, program: Program, rows: int, distinct: Sequence[int]) -> int:
-        """Bytes that a step must read: each weight once, of experts the chosen ones, of the embedding its rows, the
-        latents of the context."""
+    def bytes_read(self, program: Program, rows: int, chosen: Sequence[float]) -> int:
+        """Bytes that a step must read: each weight once, of experts the chosen ones (held by this rank, by layer), of
+        the embedding its rows, the latents of the context."""
         records = {weight.id: weight for weight in self.machine.plan.weights}
-        routed = iter(distinct)
-        total, seen, chosen = 0, set[str](), 0
+        routed = iter(chosen)
+        total, seen, count = 0, set[str](), 0.0
         for call in program.calls:
             held = [records[name] for name in call.weights if name not in seen]
             seen |= set(call.weights)
             if any(weight.experts for weight in held):
-                chosen = next(routed, 0)
+                count = next(routed)
             for weight in held:
                 if call.kernel == "embedding":
                     total += rows * weight.bytes // weight.shape[0]
                 elif weight.experts:
-                    total += weight.bytes * chosen // weight.shape[0]
+                    total += round(weight.bytes * count / weight.shape[0])
                 else:
                     total += weight.bytes
         kind = "latent" if program.name == "target" else "context"
@@ -203,8 +226,15 @@ class RankBench:
 
     # ---- clocks ----
 
-    def _times(self, launches: Sequence[Launch], name: str, repeats: int = REPEATS) -> list[float]:
-        """Milliseconds of each of `repeats` replays of these launches as one graph."""
+    def _times(
+        self,
+        launches: Sequence[Launch],
+        name: str,
+        repeats: int = REPEATS,
+        before: Callable[[], None] | None = None,
+    ) -> list[float]:
+        """Milliseconds of each of `repeats` replays of these launches as one graph. `before`: put into the stream ahead
+        of every replay, and not timed."""
         driver = self.machine.driver
         graph = driver.capture(lambda: driver.run(launches), name)
         stream = torch.cuda.current_stream()
@@ -212,6 +242,8 @@ class RankBench:
         for _ in range(WARM):
             driver.replay(graph)
         for begin, end in marks:
+            if before is not None:
+                before()
             begin.record(stream)
             driver.replay(graph)
             end.record(stream)
@@ -220,13 +252,15 @@ class RankBench:
         return [begin.elapsed_time(end) for begin, end in marks]
 
     def _kernels(self, program: DeviceProgram, shape: Shape) -> list[dict[str, Any]]:
-        """Every kernel apart: one graph of its launches in all layers, so that each finds its weights cold."""
+        """Every kernel apart: one graph of its launches in all layers, so that each finds its weights cold. It reads
+        what a whole step left: the experts of all layers are then those of the last."""
         groups: dict[str, list[list[Launch]]] = {}
         for launches in program.by_call(shape):
             if launches:
                 groups.setdefault(launches[0].label.partition(":")[0], []).append(launches)
         found: list[dict[str, Any]] = []
         for name, calls in groups.items():
+            self.machine.driver.run(program.launches(shape))
             times = self._times([launch for call in calls for launch in call], name, repeats=20)
             middle = statistics.median(times)
             found.append({"kernel": name, "calls": len(calls), "ms": middle, "us_each": middle / len(calls) * 1e3})
@@ -240,12 +274,6 @@ def _nothing(outs: Sequence[Tensor], ins: Sequence[Tensor], **params: object) ->
 def _numbers(times: Sequence[float]) -> dict[str, Any]:
     ordered = sorted(times)
     return {"ms": statistics.median(ordered), "ms_least": ordered[0], "ms_most": ordered[-1], "replays": len(ordered)}
-
-
-def _spread(distinct: Sequence[int]) -> dict[str, float] | None:
-    if not distinct:
-        return None
-    return {"least": min(distinct), "mean": statistics.fmean(distinct), "most": max(distinct)}
 
 
 def read_rate(path: Path) -> float:
@@ -278,8 +306,10 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield "  program          rows      ms   floor     GB    GB/s  launches  distinct experts a layer"
     for row in [*found["steps"], *found["drafter"]]:
-        spread = row.get("experts")
-        told = f"  {spread['mean']:.1f} ({spread['least']} to {spread['most']})" if spread else ""
+        routed = row.get("experts")
+        told = ""
+        if routed:
+            told = f"  {routed['mean']:.1f} ({routed['least']} to {routed['most']}), even {routed['expected']:.1f}"
         yield (
             f"  {row.get('program', 'target'):<15} {row['rows']:>5} {row['ms']:>7.3f} {row['floor_ms']:>7.3f} "
             f"{row['gigabytes']:>6.3f} {row['gb_per_s']:>7.0f} {row['launches']:>9}{told}"
@@ -290,3 +320,13 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
             yield f"  kernels at {row['rows']} rows, each apart   calls  us each      ms"
             for kernel in row["kernels"]:
                 yield f"  {kernel['kernel']:<44} {kernel['calls']:>4} {kernel['us_each']:>8.2f} {kernel['ms']:>7.3f}"
+
+
+def warnings(found: Mapping[str, Any]) -> list[str]:
+    """What makes the measurement of some steps one of something else."""
+    return [
+        f"at {row['rows']} rows {row['experts']['mean']:.1f} experts a layer were chosen where even routing chooses "
+        f"{row['experts']['expected']:.1f}: below {EVEN:.0%} of that, so the step read too little to be a measure"
+        for row in found["steps"]
+        if row["experts"] is not None and not row["experts"]["even"]
+    ]

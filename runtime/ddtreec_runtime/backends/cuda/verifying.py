@@ -1,4 +1,4 @@
-"""`ddtreec verify`: every kernel of a bundle on the GPU of this machine, held against its parts on the CPU."""
+"""`ddtreec verify`: every kernel of a bundle on the GPU of this machine, held against its parts in float64."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from ddtreec_runtime.bundle import open_bundle
 
 class GpuLauncher:
     """Runs the launches of a check on the GPU; see `check.Launcher`."""
+
+    device = "cuda"
 
     def __init__(self, driver: Driver, functions: Mapping[tuple[str, str], Any]):
         self._driver = driver

@@ -34,7 +34,7 @@ def bind_linear(y: Tensor, x: Tensor, weight: Tensor) -> Callable[[], object]:
 
 def _widened(y: Tensor, x: Tensor, weight: Tensor) -> None:
     """In the dtype of y, a few rows of the weight at a time: it may be too large for a second copy."""
-    wide, into = x.flatten(1).to(y.dtype), y.view(y.shape[0], -1)
+    wide, into = x.flatten(1).to(y.dtype), y.view(y.shape[0], weight.shape[0])
     for start in range(0, weight.shape[0], WIDENED_ROWS):
         part = weight[start : start + WIDENED_ROWS]
         into[:, start : start + len(part)] = torch.mm(wide, part.to(y.dtype).t())
