@@ -1,7 +1,7 @@
 """The target on the device as a host loop sees it: the same face as `ddtreec_runtime.target.Target`.
 
 Every step here waits for its result. That is what logits, hidden states and traces need; decoding without listeners
-runs in `rounds.py`, which does not wait.
+runs in `decode.py`, which does not wait.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class DeviceTarget:
         hidden: Tensor | None = None,
         out_index: Tensor | None = None,
     ) -> Tensor:
-        """Run rows; logits [out_rows, V] in bfloat16, on the CPU. Arguments and errors as `Target.step`."""
+        """Run rows; logits [out_rows, V] in float32, on the CPU. Arguments and errors as `Target.step`."""
         with self._driver.ordered():
             shape = self.begin(tokens, positions, hidden, out_index)
             if self.hear is not None:
