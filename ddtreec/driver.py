@@ -151,7 +151,8 @@ def _build(
         return files, ()
     plan = assemble(state)
     files[PLAN] = plan_file.encode(plan)
-    files["plan.txt"] = report_text(reports.report(state)).encode()
+    told = reports.report(state)
+    files["plan.txt"] = report_text(told).encode()
     if to == "plan":
         return files, ()
     from ddtreec.emit.step import step_program  # here, so that `check` and `plan` need not load Jinja
@@ -163,7 +164,9 @@ def _build(
     from ddtreec.emit.cuda.table import kernel_table
 
     table, sources = kernel_table(state)
-    files[PLAN] = plan_file.encode(with_kernel_memory(plan, table))
+    plan = with_kernel_memory(plan, table)
+    files[PLAN] = plan_file.encode(plan)
+    files["plan.txt"] = report_text(reports.with_memory(told, plan.memory)).encode()
     files[STEP] = step_program(plan, table).encode()
     edited: tuple[str, ...] = ()
     if override is not None:

@@ -31,6 +31,9 @@ def binary_path(kernel: str, arch: str) -> str:
     return f"{BINARY_FOLDER}/{kernel}.{arch}.cubin"
 
 
+SCRATCH_ALIGN = 256
+"""Bytes: where scratch arrays of a kernel begin."""
+
 SYMBOLS = ("rows", "out_rows", "slots", "group")
 """What a step may know only when it runs: rows of the step, rows the head is asked for, sequences (slots) in the step,
 and rows of one slot. rows == slots * group; row `slot * group + i` is the slot's i-th."""
@@ -136,6 +139,21 @@ class KernelTable(Struct, frozen=True):
     largest: dict[str, int] = msgspec.field(default_factory=dict[str, int])
     compiler: str = ""
     resources: dict[str, Resources] = msgspec.field(default_factory=dict[str, Resources])
+
+
+def places(kernel: Kernel, largest: Mapping[str, int]) -> tuple[dict[str, int], int]:
+    """Offset of each scratch array of a kernel in bytes, and how many bytes they take, at the largest step."""
+    offsets: dict[str, int] = {}
+    top = 0
+    for scratch in kernel.scratch:
+        offsets[scratch.name] = top
+        top += -(-scratch.bytes.value(largest) // SCRATCH_ALIGN) * SCRATCH_ALIGN
+    return offsets, top
+
+
+def scratch_bytes(table: KernelTable) -> int:
+    """Bytes of scratch that the neediest kernel takes."""
+    return max((places(kernel, table.largest)[1] for kernel in table.kernels), default=0)
 
 
 def encode(table: KernelTable) -> bytes:

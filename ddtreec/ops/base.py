@@ -55,6 +55,8 @@ class At:
     context: int
     itemsize: int
     """Bytes of one 'compute' element."""
+    distinct: float | None = None
+    """Experts that a layer reads, where they were counted; rows choose independently where not."""
 
     def elements(self, kind: TensorType) -> int:
         """Elements of a value of this type; 0 for a token."""

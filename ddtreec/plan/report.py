@@ -210,6 +210,12 @@ def report(state: State) -> Report:
     )
 
 
+def with_memory(report: Report, memory: tuple[MemoryRow, ...]) -> Report:
+    """The report with the memory table of an emitted plan, which knows what its kernels need."""
+    free = report.device_bytes - sum(row.bytes for row in memory)
+    return msgspec.structs.replace(report, memory=memory, free_bytes=free)
+
+
 def encode(value: Report) -> bytes:
     """The report as stable, indented JSON ending with a newline; numbers rounded to six digits for reading."""
     return msgspec.json.format(msgspec.json.encode(_rounded(msgspec.to_builtins(value))), indent=1) + b"\n"

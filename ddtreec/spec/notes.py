@@ -122,6 +122,18 @@ NOTES: dict[str, dict[str, Note]] = {
         "budget": Note("Tree nodes of a round besides the root; the verify step has one row more.", 16, "nodes"),
         "cost_aware": Note("Stop growing where predicted tokens a second no longer rise.", True),
     },
+    "ReachedSpec": {
+        "us": Note("What a kernel takes however little it reads, besides its launches.", 4.0, "microseconds"),
+        "read": Note("Share of the best read rate at which it reads weights and caches.", 0.9),
+        "flops": Note("Products a second at few rows.", 1.2e14, "FLOP/s"),
+    },
+    "KernelsSpec": {
+        "linear": Note("Matrix products, those of absorbed attention among them."),
+        "router": Note("Choice of experts."),
+        "experts": Note("Routed experts."),
+        "latent_attention": Note("Absorbed attention over the latent cache."),
+        "block_attention": Note("Attention of the drafter."),
+    },
     "DeviceSpec": {
         "name": Note("The device as people call it.", "NVIDIA RTX PRO 6000 Blackwell"),
         "arch": Note("Compute architecture of a GPU.", "sm_120"),
@@ -134,6 +146,13 @@ NOTES: dict[str, dict[str, Note]] = {
         ),
         "flops": Note("Dense products a second that large ones reach.", 4.17e14, "FLOP/s"),
         "launch_us": Note("Time between two kernels of one graph.", 1.0, "microseconds"),
+        "early_us": Note(
+            "Least time from launch to launch where each begins while the one before it ends, as CUDA kernels here do; "
+            "launch_us where it is not known.",
+            1.5,
+            "microseconds",
+        ),
+        "kernels": Note("What kernels of this compiler were measured to reach on this device, by op."),
         "sms": Note("Multiprocessors.", 188),
         "shared_memory": Note("Shared memory one block may use.", "99KiB", "bytes with unit"),
         "l2": Note("Size of the second-level cache.", "128MiB", "bytes with unit"),

@@ -189,6 +189,25 @@ class TreeSpec(Spec):
     cost_aware: bool = False
 
 
+class ReachedSpec(Strict):
+    """What kernels of one op were measured to take, besides their launches: `us`, then reads at the share `read` of the
+    best read rate, then products at `flops`."""
+
+    us: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    read: Annotated[float, Field(gt=0, le=1)]
+    flops: PositiveFloat
+
+
+class KernelsSpec(Strict):
+    """Measured kernels by op. An op that is not named reads at the best rate and multiplies at `device.flops`."""
+
+    linear: ReachedSpec | None = None
+    router: ReachedSpec | None = None
+    experts: ReachedSpec | None = None
+    latent_attention: ReachedSpec | None = None
+    block_attention: ReachedSpec | None = None
+
+
 class DeviceSpec(Strict):
     """One device of the topology. Facts with their source; `read_rate` maps transfer bytes to achieved bytes/s."""
 
@@ -199,6 +218,8 @@ class DeviceSpec(Strict):
     read_rate: tuple[tuple[str, str], ...]
     flops: PositiveFloat
     launch_us: float = 0.0
+    early_us: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    kernels: KernelsSpec | None = None
     sms: Positive | None = None
     shared_memory: str | None = None
     l2: str | None = None

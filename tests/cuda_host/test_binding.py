@@ -9,11 +9,21 @@ from typing import Any
 import pytest
 import torch
 
-from ddtreec.artifacts.kernels import Dim, Kernel, KernelTable, Scratch, Stage, StateArray, Variant
+from ddtreec.artifacts.kernels import (
+    Dim,
+    Kernel,
+    KernelTable,
+    Scratch,
+    Stage,
+    StateArray,
+    Variant,
+    places,
+    scratch_bytes,
+)
 from ddtreec.artifacts.plan import Call, Mesh, Program, Value
 from ddtreec.core.errors import VerifyError
 from ddtreec_runtime.backends.cuda.arrays import DeviceArrays
-from ddtreec_runtime.backends.cuda.launches import Binder, places, scratch_bytes
+from ddtreec_runtime.backends.cuda.launches import Binder
 from ddtreec_runtime.backends.cuda.steps import DeviceProgram, Rank, Shape
 from ddtreec_runtime.program import Homes, kept_buffers
 

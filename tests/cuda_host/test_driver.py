@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ddtreec.artifacts.kernels import KernelTable
+from ddtreec.artifacts.kernels import Kernel, KernelTable, binary_path
 from ddtreec.core.errors import BundleError
-from ddtreec_runtime.backends.cuda.device import check_arch, check_room, read_table
+from ddtreec_runtime.backends.cuda.device import check_arch, check_room, load_kernels, read_table
 from ddtreec_runtime.backends.cuda.driver import Driver
 
 SUCCESS, NOT_READY, OUT_OF_MEMORY, ILLEGAL = 0, 600, 2, 700
@@ -80,9 +80,9 @@ def test_a_launch_carries_grid_block_and_arguments() -> None:
     ]
 
 
-def test_more_shared_memory_is_asked_for_and_kernels_are_loaded_at_once() -> None:
+def test_shared_memory_is_asked_for_and_kernels_are_loaded_at_once() -> None:
     driver, api = made()
-    driver.function("<module>", "f", 48 * 1024)
+    driver.function("<module>", "f", 0)
     driver.function("<module>", "g", 96 * 1024)
     names = [call[0] for call in api.calls]
     assert names == ["cuModuleGetFunction", "cuFuncLoad", "cuModuleGetFunction", "cuFuncSetAttribute", "cuFuncLoad"]
@@ -101,7 +101,11 @@ def test_a_capture_gives_a_graph_and_ends_when_something_fails() -> None:
     api.results["cuLaunchKernelEx"] = ILLEGAL
     with pytest.raises(BundleError, match=r"cuLaunchKernelEx failed: CUDA_ERROR_ILLEGAL_ADDRESS \(700\)"):
         driver.capture(lambda: driver.launch(launch), "the round")
-    assert api.calls[-1][0] == "cuStreamEndCapture"
+    assert [call[0] for call in api.calls[-2:]] == ["cuStreamEndCapture", "cuGraphDestroy"]
+    api.results = {"cuGraphInstantiate": OUT_OF_MEMORY}
+    with pytest.raises(BundleError, match="B041"):
+        driver.capture(lambda: driver.launch(launch), "the round")
+    assert api.calls[-1] == ("cuGraphDestroy", "<cuStreamEndCapture>")
 
 
 def test_failures_name_call_code_place_and_way_out() -> None:
@@ -164,3 +168,23 @@ def test_a_kernel_table_that_cannot_be_read(tmp_path: Path) -> None:
             (tmp_path / "kernels.json").write_text(text)
         with pytest.raises(BundleError, match="B044"):
             read_table(bundle)
+    (tmp_path / "kernels.json").write_text('{"format": 9, "chips": []}')  # a newer one has other fields
+    with pytest.raises(BundleError, match="has format 9, this runtime reads format 1"):
+        read_table(bundle)
+
+
+def test_kernels_are_loaded_all_or_none(tmp_path: Path) -> None:
+    """A binary that is missing leaves no module of the others behind."""
+    table = KernelTable(1, "sm_90", tuple(Kernel(name, ()) for name in "abc"), {})
+    (tmp_path / "bin").mkdir()
+    for name in "ab":
+        (tmp_path / binary_path(name, "sm_90")).write_bytes(name.encode())
+    bundle: Any = SimpleNamespace(path=tmp_path)
+    driver, api = made()
+    with pytest.raises(BundleError, match="B023"):
+        load_kernels(bundle, table, driver)
+    assert [call[0] for call in api.calls] == ["cuModuleLoadData"] * 2 + ["cuModuleUnload"] * 2
+    (tmp_path / binary_path("c", "sm_90")).write_bytes(b"c")
+    api.calls.clear()
+    assert len(load_kernels(bundle, table, driver).modules) == 3
+    assert "cuModuleUnload" not in [call[0] for call in api.calls]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from ddtreec.artifacts.record import RING
 from ddtreec.emit.cuda import round_ends
-from ddtreec.emit.cuda.round_state import RING
 from ddtreec_runtime.tree import Tree
 from tests.emulated.emulator import missing
 from tests.emulated.rounds import Round, sizes_for

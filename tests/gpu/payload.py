@@ -20,6 +20,8 @@ READY = ROOT / ".gpu" / "payload"
 GOLDENS = ROOT / "tests" / "data" / "k26"
 PAIR = ROOT / "models" / "tiny-pair"
 NAMES = ("a-flat-8e", "b-real-heads", "c-vl-nested-int4", "d-vl-nested-bf16")
+RANK = "kimi-k2.6-h200-x8"
+"""The engine of which one rank is measured."""
 
 
 @cache
@@ -32,7 +34,7 @@ def scratch() -> Path:
 
 @cache
 def bundle(name: str) -> Path:
-    """The bundle of a golden checkpoint, of 'tiny' (ddtree-8) or of 'tiny-cpu', the same pair for the CPU."""
+    """The bundle of a golden checkpoint, of 'tiny' (ddtree-8), of 'tiny-cpu', the same pair for the CPU, or of RANK."""
     ready = READY / name / "bundle"
     if (ready / "manifest.json").exists():
         return ready
@@ -44,7 +46,7 @@ def bundle(name: str) -> Path:
         init(Request(GOLDENS / name, out.parent / "spec", None, "h200-x1", None))
         driver.compile_engine(out.parent / "spec" / "engine.yaml", ["dtype=bfloat16"], "bundle", out)
     else:
-        engine = {"tiny": "tiny-k2-h200-x1", "tiny-cpu": "tiny-k2-cpu"}[name]
+        engine = {"tiny": "tiny-k2-h200-x1", "tiny-cpu": "tiny-k2-cpu", RANK: RANK}[name]
         driver.compile_engine(engine, (), "bundle", out)
     return out
 

@@ -153,3 +153,12 @@ def test_plan_writes_no_files(tmp_path: Path) -> None:
     assert report["schema"] == "ddtreec.plan/1" and report["engine"] == "tiny-k2-cpu"
     assert sum(row["bytes"] for row in report["memory"]) + report["free_bytes"] == report["device_bytes"]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_report_of_a_cuda_plan_has_the_memory_of_its_kernels() -> None:
+    files = driver.build_files(load_engine("tiny-k2-h200-x1"), "src")
+    memory = plan_file.decode(files["plan.json"]).memory
+    text = files["plan.txt"].decode()
+    told = [line.rsplit(maxsplit=1)[1] for line in text.partition("purpose")[2].splitlines()[1 : len(memory) + 2]]
+    assert told == [*(str(row.bytes) for row in memory), str(sum(row.bytes for row in memory))]
+    assert "kernel scratch" in text

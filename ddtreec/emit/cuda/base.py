@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 
 from ddtreec.artifacts.kernels import Dim, Kernel, Scratch, Stage, StateArray, Variant
 from ddtreec.artifacts.plan import Call, Plan, Value, Weight
+from ddtreec.spec.schema import MOST_ROWS
 
 Constant = bool | int | float | str
 """A named constant of a stage. A string is a type or an enumerator and is printed as it stands."""
 
-ROW_TILES = (8, 16, 32, 64, 128)
+ROW_TILES = (8, 16, 32, 64, MOST_ROWS)
 """Rows that a variant of a matrix stage serves: multiples of the 8 columns of an mma.m16n8k16 tile."""
 
 ONE = Dim()

@@ -6,13 +6,11 @@ import math
 
 import msgspec
 
-from ddtreec.artifacts.kernels import KernelTable, StateArray
+from ddtreec.artifacts.kernels import KernelTable, StateArray, scratch_bytes
 from ddtreec.artifacts.plan import MemoryRow, Plan
 from ddtreec.passes.fit import TREE_SCRATCH
 
 KERNEL_SCRATCH = "kernel scratch"
-ALIGN = 256
-"""Bytes: where the runtime begins scratch arrays."""
 
 ITEMSIZE = {"bfloat16": 2, "int32": 4, "uint32": 4, "float32": 4, "int64": 8, "float64": 8}
 
@@ -27,14 +25,6 @@ def with_kernel_memory(plan: Plan, table: KernelTable) -> Plan:
     last = next((n for n, row in enumerate(rows) if row.purpose.startswith("reserved")), len(rows))
     rows[last:last] = [MemoryRow(TREE_SCRATCH, step), MemoryRow(KERNEL_SCRATCH, scratch_bytes(table))]
     return msgspec.structs.replace(plan, memory=tuple(rows))
-
-
-def scratch_bytes(table: KernelTable) -> int:
-    """Bytes of scratch of the neediest kernel at the largest step."""
-    return max(
-        (sum(-(-s.bytes.value(table.largest) // ALIGN) * ALIGN for s in kernel.scratch) for kernel in table.kernels),
-        default=0,
-    )
 
 
 def array_bytes(array: StateArray, table: KernelTable) -> int:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from ddtreec.artifacts.kernels import Dim
 from ddtreec.artifacts.plan import Plan, Rope
-from ddtreec.emit.cuda.base import ONE, Constant, Entry, KernelDraft, Param, Site, StageDraft, Tensor
-from ddtreec.emit.cuda.rows import INPUT, INTS, MOST_ROWS, OUTPUT, ROWS, VECTOR, WEIGHT, label, threads_for, vector_of
+from ddtreec.emit.cuda.base import MOST_ROWS, ONE, Constant, Entry, KernelDraft, Param, Site, StageDraft, Tensor
+from ddtreec.emit.cuda.rows import INPUT, INTS, OUTPUT, ROWS, VECTOR, WEIGHT, label, threads_for, vector_of
 from ddtreec.emit.cuda.state import context_layers, room_of
 
 WARP = 32

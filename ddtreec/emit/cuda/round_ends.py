@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from ddtreec.artifacts.kernels import Dim
 from ddtreec.artifacts.plan import Plan
-from ddtreec.emit.cuda.base import ONE, Entry, KernelDraft, StageDraft
-from ddtreec.emit.cuda.round_state import MOST_ROWS, RING, SLOTS, WARP, Operands, Sizes, whole
+from ddtreec.artifacts.record import RING
+from ddtreec.emit.cuda.base import MOST_ROWS, ONE, Entry, KernelDraft, StageDraft
+from ddtreec.emit.cuda.round_state import SLOTS, WARP, Operands, Sizes, whole
 from ddtreec.emit.cuda.state import room_of
 
 PIECES = 4

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ddtreec.artifacts.kernels import Dim, Scratch
-from ddtreec.emit.cuda.base import ONE, Constant, Entry, KernelDraft, Param, StageDraft
-from ddtreec.emit.cuda.round_state import CHUNK, MOST_ROWS, ROWS, WARP, Operands, Sizes, label, whole
+from ddtreec.emit.cuda.base import MOST_ROWS, ONE, Constant, Entry, KernelDraft, Param, StageDraft
+from ddtreec.emit.cuda.round_state import CHUNK, ROWS, WARP, Operands, Sizes, label, whole
 
 PICK_THREADS, CUT_THREADS = 256, 512
 """kPickThreads and kCutThreads of cuh/pick.cuh."""

@@ -7,25 +7,16 @@ from dataclasses import dataclass
 
 from ddtreec.artifacts.kernels import Dim, StateArray
 from ddtreec.artifacts.plan import Plan
+from ddtreec.artifacts.record import RING, Layout
 from ddtreec.core.errors import Problem, SpecError
 from ddtreec.emit.cuda.base import Param
 
 SLOTS, ROWS = Dim(by=("slots",)), Dim(by=("rows",))
 
-MOST_ROWS = 128
-"""Most rows of a step."""
-
 WARP = 32
 
 CHUNK = 4096
 """Tokens of the vocabulary that one block looks at."""
-
-RING = 64
-"""Records of a slot before the first is overwritten."""
-
-RECORD_HEAD = 8
-"""Words of a record before its lists: number, start, root, nodes, accepted, next token (the row of the fault where the
-logits were broken), tokens of it that are output, status afterwards."""
 
 MOST_BLOCK = 32
 """Slots of a draft block: one warp looks after a path."""
@@ -62,43 +53,9 @@ class Sizes:
         return min(self.nodes, self.vocab)
 
     @property
-    def record(self) -> Record:
+    def record(self) -> Layout:
         """Where things are in a record."""
-        return Record(self.block, self.nodes)
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """What a round tells the host of a slot: int32 words."""
-
-    block: int
-    nodes: int
-
-    @property
-    def committed(self) -> int:
-        """Accepted drafts, then the next token [B]."""
-        return RECORD_HEAD
-
-    @property
-    def accepted(self) -> int:
-        """Accepted nodes, root first [B]."""
-        return RECORD_HEAD + self.block
-
-    @property
-    def lists(self) -> int:
-        """Tokens, parents, ranks and picks of nodes 0..n: four lists of N + 1."""
-        return RECORD_HEAD + 2 * self.block
-
-    @property
-    def scores(self) -> int:
-        """float64 [N + 1], at an even word."""
-        end = self.lists + 4 * (self.nodes + 1)
-        return end + end % 2
-
-    @property
-    def words(self) -> int:
-        """Length of a record: even."""
-        return self.scores + 2 * (self.nodes + 1)
+        return Layout(self.block, self.nodes)
 
 
 def sizes_of(plan: Plan) -> Sizes:

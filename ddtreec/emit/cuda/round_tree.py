@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ddtreec.artifacts.kernels import Dim, Scratch
 from ddtreec.artifacts.plan import Plan
-from ddtreec.emit.cuda.base import ONE, Entry, KernelDraft, Param, StageDraft
-from ddtreec.emit.cuda.round_state import CHUNK, MOST_ROWS, SLOTS, WARP, Operands, Sizes, label, whole
+from ddtreec.emit.cuda.base import MOST_ROWS, ONE, Entry, KernelDraft, Param, StageDraft
+from ddtreec.emit.cuda.round_state import CHUNK, SLOTS, WARP, Operands, Sizes, label, whole
 
 TOP_THREADS, TREE_THREADS = 256, 128
 """kTopThreads of cuh/top_tokens.cuh, kTreeThreads of cuh/tree.cuh."""

@@ -6,9 +6,9 @@ import math
 
 from ddtreec.artifacts.kernels import Dim, Scratch
 from ddtreec.core.errors import VerifyError
-from ddtreec.emit.cuda.base import ONE, Constant, Entry, KernelDraft, Param, Site, StageDraft, Tensor, tiles
+from ddtreec.emit.cuda.base import MOST_ROWS, ONE, Constant, Entry, KernelDraft, Param, Site, StageDraft, Tensor, tiles
 from ddtreec.emit.cuda.gemm import linear_stage, plane_count, plane_rows
-from ddtreec.emit.cuda.rows import INPUT, MOST_ROWS, ROWS, add_norm_stage, label
+from ddtreec.emit.cuda.rows import INPUT, ROWS, add_norm_stage, label
 
 LOGITS = "logits"
 WARPS = 8

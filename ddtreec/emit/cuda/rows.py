@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ddtreec.artifacts.kernels import Dim
-from ddtreec.emit.cuda.base import ONE, Constant, Entry, KernelDraft, Param, Site, StageDraft, Tensor
+from ddtreec.emit.cuda.base import MOST_ROWS, ONE, Constant, Entry, KernelDraft, Param, Site, StageDraft, Tensor
 
 ROWS = Dim(by=("rows",))
-OUT_ROWS = Dim(by=("out_rows",))
-MOST_ROWS = 128
 
 INPUT, OUTPUT, WEIGHT = "const ddt::bf16*", "ddt::bf16*", "const ddt::bf16*"
 INTS = "const int*"

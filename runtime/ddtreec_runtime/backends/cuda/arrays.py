@@ -63,10 +63,6 @@ class DeviceArrays:
             raise VerifyError("emit", f"state:{name}", "kernels.json has no array of this name")
         return self.tensors[name].data_ptr()
 
-    def bytes_of(self) -> dict[str, int]:
-        """Bytes of each array."""
-        return {name: tensor.numel() * tensor.element_size() for name, tensor in self.tensors.items()}
-
     @staticmethod
     def _made(array: StateArray, largest: Mapping[str, int], device: torch.device | str) -> Tensor:
         if array.dtype not in STORED:

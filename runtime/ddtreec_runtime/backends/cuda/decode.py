@@ -16,11 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ddtreec.artifacts.record import RING, Layout
 from ddtreec.core.errors import BundleError, Problem, VerifyError
 from ddtreec_runtime.backends.cuda.answer import Answer
 from ddtreec_runtime.backends.cuda.driver import Launch
 from ddtreec_runtime.backends.cuda.machine import Machine
-from ddtreec_runtime.backends.cuda.record import CANCELLED, RING, RUNS, Layout, Record
+from ddtreec_runtime.backends.cuda.record import CANCELLED, RUNS, Record
 from ddtreec_runtime.backends.cuda.steps import DeviceProgram, Shape
 from ddtreec_runtime.drafting import Mode
 from ddtreec_runtime.generation import Job
@@ -95,8 +96,14 @@ class Decoder:
 
     @property
     def most_sequences(self) -> int:
-        """Sequences that may be in one batch."""
-        return int(self.machine.arrays["status"].shape[0])
+        """Sequences that may be in one batch: as many as have caches, and rows in every step of a round."""
+        target, programs = self._target.program, self.machine.programs
+        most = min(int(self.machine.arrays["status"].shape[0]), target.max_rows, target.max_out_rows)
+        if not self.machine.drafting:
+            return most
+        draft, context = programs["draft_block"].program, programs["draft_context"].program
+        guesses = draft.max_out_rows // max(1, self.block - 1)
+        return max(1, min(most, draft.max_rows // self.block, guesses, context.max_rows // self.block))
 
     def _admit(self, jobs: Sequence[Job]) -> None:
         """What the kernels must know of each sequence. Nothing is under way here."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import msgspec
 import torch
 
 from ddtreec.artifacts import kernels as kernels_file
+from ddtreec.artifacts.formats import format_of
 from ddtreec.artifacts.kernels import KERNELS, KERNELS_FORMAT, KernelTable, binary_path
 from ddtreec.artifacts.plan import Plan
 from ddtreec.core.errors import BundleError, Loc, Problem
@@ -49,15 +50,16 @@ def read_table(bundle: Bundle) -> KernelTable:
     """kernels.json. Raises BundleError B044 where it is missing, damaged or of another format."""
     path = bundle.path / KERNELS
     try:
-        table = kernels_file.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError, msgspec.ValidationError) as error:
+        data = path.read_bytes()
+        found = format_of(data)
+        if found not in (None, KERNELS_FORMAT):
+            text = f"the kernel table has format {found}, this runtime reads format {KERNELS_FORMAT}"
+            raise BundleError(Problem("B044", text, Loc(str(path)), help=AGAIN))
+        return kernels_file.decode(data)
+    except (OSError, msgspec.DecodeError) as error:
         raise BundleError(
             Problem("B044", f"the kernel table cannot be read: {error}", Loc(str(path)), help=AGAIN)
         ) from None
-    if table.format != KERNELS_FORMAT:
-        text = f"the kernel table has format {table.format}, this runtime reads format {KERNELS_FORMAT}"
-        raise BundleError(Problem("B044", text, Loc(str(path)), help=AGAIN))
-    return table
 
 
 def check_arch(table: KernelTable, capability: tuple[int, int], name: str, path: Path) -> None:
@@ -110,19 +112,24 @@ def check_device(bundle: Bundle, table: KernelTable) -> None:
 
 
 def load_kernels(bundle: Bundle, table: KernelTable, driver: Driver) -> Loaded:
-    """Every kernel's binary loaded, every entry point found and given its shared memory."""
+    """Every kernel's binary loaded, every entry point found and given its shared memory; all of them or none."""
     functions: dict[tuple[str, str], Any] = {}
     modules: list[Any] = []
-    for kernel in table.kernels:
-        path = bundle.path / binary_path(kernel.name, table.arch)
-        try:
-            image = path.read_bytes()
-        except OSError as error:
-            text = f"a kernel's binary is missing: {error.strerror}"
-            raise BundleError(Problem("B023", text, Loc(str(path)), help=AGAIN)) from None
-        module = driver.load(image, kernel.name)
-        modules.append(module)
-        for stage in kernel.stages:
-            for variant in stage.variants:
-                functions[kernel.name, variant.function] = driver.function(module, variant.function, variant.shared)
+    with ExitStack() as undo:
+        for kernel in table.kernels:
+            module = driver.load(_binary(bundle.path / binary_path(kernel.name, table.arch)), kernel.name)
+            modules.append(module)
+            undo.callback(driver.unload, module)
+            for stage in kernel.stages:
+                for variant in stage.variants:
+                    functions[kernel.name, variant.function] = driver.function(module, variant.function, variant.shared)
+        undo.pop_all()  # all went well: they stay
     return Loaded(table, functions, tuple(modules))
+
+
+def _binary(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        text = f"a kernel's binary is missing: {error.strerror}"
+        raise BundleError(Problem("B023", text, Loc(str(path)), help=AGAIN)) from None

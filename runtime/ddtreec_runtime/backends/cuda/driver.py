@@ -18,9 +18,6 @@ from ddtreec.core.errors import BundleError, Problem
 
 CALL_FAILED, OUT_OF_MEMORY, OTHER_DEVICE, NO_BINDINGS = "B040", "B041", "B042", "B043"
 
-SHARED_WITHOUT_ASKING = 48 * 1024
-"""Bytes of dynamic shared memory that every kernel may have; more must be asked for."""
-
 WAYS_OUT = {
     "CUDA_ERROR_OUT_OF_MEMORY": "close what else uses the GPU, or compile with a shorter context: "
     "--set limits.context=N",
@@ -92,7 +89,7 @@ class Driver:
     def function(self, module: Any, name: str, shared: int) -> Any:
         """An entry point that may be launched with `shared` bytes of dynamic shared memory."""
         found = self._checked("cuModuleGetFunction", name, module, name.encode())
-        if shared > SHARED_WITHOUT_ASKING:
+        if shared:  # static and dynamic together have 48 KiB without asking
             most = self.api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             self._checked("cuFuncSetAttribute", f"{name}, {shared} bytes of shared memory", found, most, shared)
         self._checked("cuFuncLoad", name, found)  # now, not at its first launch, which may lie in a capture
@@ -149,12 +146,15 @@ class Driver:
         try:
             work()
         except BaseException:
-            self.api.cuStreamEndCapture(self.stream)  # the first error is the one to tell
+            result, *graph = self.api.cuStreamEndCapture(self.stream)  # the first error is the one to tell
+            if result == self._success:
+                self.api.cuGraphDestroy(*graph)
             raise
         graph = self._checked("cuStreamEndCapture", name, self.stream)
-        made = self._checked("cuGraphInstantiate", name, graph, 0)
-        self._checked("cuGraphDestroy", name, graph)
-        return made
+        try:
+            return self._checked("cuGraphInstantiate", name, graph, 0)
+        finally:
+            self.api.cuGraphDestroy(graph)
 
     def replay(self, graph: Any) -> None:
         """Puts a captured graph into the stream."""

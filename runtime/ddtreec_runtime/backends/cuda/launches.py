@@ -10,12 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, Protocol
 
-from ddtreec.artifacts.kernels import Kernel, KernelTable, Stage, Variant
+from ddtreec.artifacts.kernels import Kernel, KernelTable, Stage, Variant, places
 from ddtreec.core.errors import VerifyError
 from ddtreec_runtime.backends.cuda.driver import Launch
-
-ALIGN = 256
-"""Bytes: where scratch arrays of a kernel begin."""
 
 Param = int | float | str | bool | None
 
@@ -148,18 +145,3 @@ def int32(kernel: str, name: str, value: Param) -> int:
     if isinstance(value, bool) or (isinstance(value, int) and -(2**31) <= value < 2**31):
         return int(value) & 0xFFFFFFFF
     raise VerifyError("emit", kernel, f"parameter '{name}' is {value!r}, no int32")
-
-
-def places(kernel: Kernel, largest: Mapping[str, int]) -> tuple[dict[str, int], int]:
-    """Offset of each scratch array of a kernel in bytes, and how many bytes they take, at the largest step."""
-    offsets: dict[str, int] = {}
-    top = 0
-    for scratch in kernel.scratch:
-        offsets[scratch.name] = top
-        top += -(-scratch.bytes.value(largest) // ALIGN) * ALIGN
-    return offsets, top
-
-
-def scratch_bytes(table: KernelTable) -> int:
-    """Bytes of scratch that the neediest kernel takes."""
-    return max((places(kernel, table.largest)[1] for kernel in table.kernels), default=0)

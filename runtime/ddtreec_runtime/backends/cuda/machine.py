@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ddtreec.artifacts.kernels import KernelTable
+from ddtreec.artifacts.kernels import KernelTable, scratch_bytes
 from ddtreec.artifacts.plan import Plan, Program
 from ddtreec_runtime.backends.cpu.interpreter import resolve
 from ddtreec_runtime.backends.cuda.arrays import DeviceArrays
 from ddtreec_runtime.backends.cuda.driver import Driver
-from ddtreec_runtime.backends.cuda.launches import Binder, scratch_bytes
+from ddtreec_runtime.backends.cuda.launches import Binder
 from ddtreec_runtime.backends.cuda.steps import Collective, DeviceProgram, Rank
 from ddtreec_runtime.bundle import Bundle
 from ddtreec_runtime.program import Homes, kept_buffers

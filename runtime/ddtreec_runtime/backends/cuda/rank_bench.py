@@ -132,7 +132,7 @@ class RankBench:
             found["kernels"] = self._kernels(program, shape)
         return found
 
-    def draft(self, name: str) -> dict[str, Any]:
+    def draft(self, name: str, kernels: bool = False) -> dict[str, Any]:
         """A program of the drafter on one sequence with the rows of a block."""
         program = self.machine.programs[name]
         contract = self.machine.plan.drafter
@@ -143,7 +143,7 @@ class RankBench:
         launches = program.launches(shape)
         size = self.bytes_read(program.program, rows, [])
         times = self._times(launches, name)
-        return _numbers(times) | {
+        found = _numbers(times) | {
             "program": name,
             "rows": rows,
             "launches": len(launches),
@@ -151,6 +151,9 @@ class RankBench:
             "floor_ms": size / self.rate * 1e3,
             "gb_per_s": size / statistics.median(times) / 1e6,
         }
+        if kernels:
+            found["kernels"] = self._kernels(program, shape)
+        return found
 
     # ---- steps ----
 
@@ -161,7 +164,8 @@ class RankBench:
         arrays.put("committed", torch.tensor([self.context]))
         arrays.put("valid", torch.tensor([rows]))
         arrays.put("masks", torch.from_numpy(causal_words(rows)))
-        arrays.put("out_index", torch.arange(rows) if program.program.name == "target" else torch.arange(1, rows))
+        asked = torch.arange(min(rows, program.program.max_out_rows))
+        arrays.put("out_index", asked if program.program.name == "target" else torch.arange(1, rows))
         for name, buffer in program.homes.inputs.items():
             if name != "tokens":
                 buffer.normal_()

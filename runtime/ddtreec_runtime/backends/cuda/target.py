@@ -125,15 +125,15 @@ class DeviceTarget:
             yield range(start, start + rows), logits
 
     def _run_heard(self, shape: Shape, hear: Hear) -> None:
-        """Run call by call. Values share memory, so each is copied right behind the kernel that wrote it."""
+        """Run call by call. Values share memory, so each is copied right behind the kernel that wrote it, or wrote what
+        it is a view of."""
         values, found = self.program.values(shape), {}
-        names = set(self.hears)
+        owners = {v.id: v.parent if v.home == "alias" else v.id for v in self.program.program.values}
         for call, launches in zip(self.program.kernel_calls, self.program.by_call(shape), strict=True):
             self._driver.run(launches)
-            found |= {name: values[name].clone() for name in names & set(call.outs)}
+            found |= {name: values[name].clone() for name in self.hears if owners[name] in call.outs}
         self._driver.wait()
-        # What no kernel wrote, the step was given, or it is a view of what was written.
-        found |= {name: values[name] for name in names - set(found)}
+        found |= {name: values[name] for name in self.hears if name not in found}  # what the step was given
         hear(self.committed, {name: tensor.cpu() for name, tensor in found.items()})
 
     def features(self, rows: int) -> Tensor | None:
