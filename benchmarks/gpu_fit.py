@@ -7,14 +7,13 @@ Reads `results/<device>_rank.json`, prints `early_us` and `kernels` as they stan
 
 What is fitted: `passes/cost.py` prices a node as a sum that is linear in the time of a launch and, for each kind of
 op, in its fixed time, the inverse of its share of the read rate and the inverse of its FLOP rate. Each step of the
-target is an equation, and so is each kernel apart, of the drafter's programs too; all in relative errors. Least squares,
-under the bounds that no kernel beats the best read rate and the FLOP rate of the device. A step weighs STEP_WEIGHT, a
-kernel the square root of its share in the step (the drafter's: in a step of the target of as many rows); all of a step
-of more than VERIFIED rows, which prompts have and trees seldom, weighs PROMPT_WEIGHT times as much. The start of a
-graph, which every time has in it once, is found beside the facts. Routed experts apart are left out where layers chose
-different numbers of them: the kernels of all layers then ran with one layer's choice. Steps and experts are priced with
-the experts that were really read.
-"""
+target is an equation, and so is each kernel apart, of the drafter's programs too; all in relative errors. Least
+squares, under the bounds that no kernel beats the best read rate and the FLOP rate of the device. A step weighs
+STEP_WEIGHT, a kernel the square root of its share in the step (the drafter's: in a step of the target of as many
+rows); all of a step of more than VERIFIED rows, which prompts have and trees seldom, weighs PROMPT_WEIGHT times as
+much. The start of a graph, which every time has in it once, is found beside the facts. Routed experts apart are left
+out where layers chose different numbers of them: the kernels of all layers then ran with one layer's choice. Steps
+and experts are priced with the experts that were really read. """
 
 from __future__ import annotations
 
