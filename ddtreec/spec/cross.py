@@ -18,6 +18,9 @@ from ddtreec.spec.source import Path, dotted
 if TYPE_CHECKING:
     from ddtreec.spec.load import LoadedEngine
 
+LEAST_ARCH = 90
+"""Of CUDA kernels: launches that wait for their predecessor themselves."""
+
 
 def check(loaded: LoadedEngine) -> tuple[list[Problem], list[Problem]]:
     """Everything that is wrong, and everything that is only strange, in the order of the checks."""
@@ -231,6 +234,10 @@ def _cuda_problems(loaded: LoadedEngine) -> Iterator[Problem]:
     if device.arch is not None and not re.fullmatch(r"sm_[0-9]{2,3}", device.arch):
         hint = "the compute capability without its dot, e.g. sm_90 or sm_120"
         yield loaded.problem("S044", f"`{device.arch}` is no CUDA arch", "topology", ("device", "arch"), help=hint)
+    elif device.arch is not None and int(device.arch.removeprefix("sm_")) < LEAST_ARCH:
+        message = f"CUDA kernels need sm_{LEAST_ARCH} or newer, not {device.arch}"
+        hint = f"a device of compute capability {LEAST_ARCH / 10} or newer"
+        yield loaded.problem("S044", message, "topology", ("device", "arch"), help=hint)
 
 
 def _unit(loaded: LoadedEngine, path: Path, text: object, parse: object) -> Iterator[Problem]:

@@ -103,6 +103,8 @@ def _refused(name: str, arch: str, log: str) -> Problem:
     more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
     message = f"kernel {name} does not compile for {arch}: {first}{more}"
     help = "look at the source with --to src -o DIR; a hand-edited kernel stands in DIR of --override"
+    if "--gpu-architecture" in first:
+        help = f"this NVRTC does not know {arch}: correct device.arch of the topology, or a newer nvidia-cuda-nvrtc"
     return Problem("B031", message, help=help)
 
 

@@ -29,3 +29,14 @@ def test_watched_views_are_those_of_the_call_that_wrote_them() -> None:
         begin, width = view.start, found[name][0].numel()
         assert torch.equal(found[name].flatten(1), whole[:, begin : begin + width]), name
     assert found["tokens"].tolist() == [5, 6, 7]
+
+
+def test_more_sequences_than_a_step_has_rows_for_go_in_turns() -> None:
+    """20 sequences with draft blocks of 8 rows would be 160 rows; a step has 128."""
+    engine = emulated(overrides=("limits.sequences=20", "limits.context=128"))
+    assert engine.decoder.most_sequences == 16
+    prompts = [[5 + place, 6, 7][: 1 + place % 3] for place in range(17)]
+    done = engine.generate_batch(prompts, 3, speculation="tree", ignore_eos=True)
+    for place in (0, 15, 16):
+        alone = engine.generate(prompts[place], 3, speculation="off", ignore_eos=True)
+        assert done[place].output_ids == alone.output_ids

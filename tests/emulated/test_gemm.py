@@ -114,6 +114,7 @@ TILINGS = [
     Tiling(tiles=2, row_warps=3, split=4, serial=True, ahead=2, unit=1, units_ahead=8, each_pass=1),
     Tiling(row_warps=8, split=4, serial=True, ahead=4, unit=4, units_ahead=1, each_pass=2),
     Tiling(ahead=1, unit=2, units_ahead=2, each_pass=4),
+    Tiling(row_warps=2, split=2, unit=2, units_ahead=2, each_pass=2, groups=2),
 ]
 
 

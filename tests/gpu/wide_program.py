@@ -4,6 +4,10 @@ Collectives are left out: what an all-reduce gives is what this rank put in, wha
 same on both sides. Every kernel is judged twice: *alone*, its parts run on what the kernel was given, and *in a row*,
 its parts run on what the parts of earlier kernels gave. The parts are `Kernel.reference`, run by the CPU backend's
 interpreter and kernels on tensors of the device that holds the weights.
+
+What a network makes of rounding on the way is no fault of a kernel. So the parts run in a row a second time, *rounded*:
+in float32 too, but what the engine stores in bfloat16 between two kernels is rounded to it, which no engine of that
+dtype can avoid. How far that is from the row in float32 is the measure of how far the kernels may be.
 """
 
 from __future__ import annotations
@@ -37,6 +41,9 @@ from tests.gpu.wide_router import Choice, Follower
 from tests.gpu.wide_weights import random_weights
 
 CACHE = "cache"
+CHAINS = ("in_a_row", "rounded")
+"""Rows of parts, each with values and caches of its own."""
+
 OF_A_CALL = ("layer", "index", "first_per", "coord")
 """Parameters that tell the calls of one kernel from each other."""
 
@@ -44,7 +51,7 @@ OF_A_CALL = ("layer", "index", "first_per", "coord")
 @dataclass(frozen=True, slots=True)
 class Judged:
     """One result of one kernel in one step. Relative errors ||got - want|| / ||want||: of the whole result and of its
-    worst row, `alone` and `in_a_row`."""
+    worst row, `alone` and `in_a_row`; `rounded` is what the rounded parts differ by from those of `in_a_row`."""
 
     program: str
     rows: int
@@ -56,6 +63,8 @@ class Judged:
     alone_row: float
     in_a_row: float
     in_a_row_row: float
+    rounded: float
+    rounded_row: float
 
 
 @dataclass
@@ -116,11 +125,13 @@ class _Step:
         self.out_index = torch.tensor(list(out), device="cpu")
         self.shape = Shape(1, rows, 0 if name == "draft_context" else len(self.out_index))
         self._begin()
-        self.states = {kind: self._state() for kind in ("alone", "in_a_row")}
-        (self.env,) = run_calls(self.program.values, [], [{}], [self.states["in_a_row"]])
-        for value in rank.gathered[name]:
-            kept = self.machine.kept[name][value]
-            self.env[value].copy_(kept[: len(self.env[value])])
+        self.states = {kind: self._state() for kind in ("alone", *CHAINS)}
+        self.envs: dict[str, dict[str, Tensor]] = {}
+        for chain in CHAINS:
+            (env,) = run_calls(self.program.values, [], [{}], [self.states[chain]])
+            for value in rank.gathered[name]:
+                env[value].copy_(self.machine.kept[name][value][: len(env[value])])
+            self.envs[chain] = env
 
     # ---- before ----
 
@@ -211,19 +222,24 @@ class _Step:
             got = {name: self._numbers(values[name]).clone() for name in call.outs}
             meaning = Meaning.of(kernel, call, self.values)
             after: dict[str, dict[str, Tensor]] = {}
-            for kind, inputs in (("alone", given), ("in_a_row", {name: self.env[name] for name in call.ins})):
-                after[kind] = self._run(kind, meaning, call, inputs, got, found)
+            inputs = {chain: {name: self.envs[chain][name] for name in call.ins} for chain in CHAINS}
+            for kind, those in ({"alone": given} | inputs).items():
+                after[kind] = self._run(kind, meaning, call, those, got, found)
             for name in call.outs:
-                exact = after["in_a_row"][name]
-                written = ~exact.isnan() if exact.is_floating_point() else torch.ones_like(exact, dtype=torch.bool)
-                self.env[name][written] = exact[written]
+                if values[name].dtype == torch.bfloat16:
+                    _round(after["rounded"][name])
+                for chain in CHAINS:
+                    exact = after[chain][name]
+                    written = ~exact.isnan() if exact.is_floating_point() else torch.ones_like(exact, dtype=torch.bool)
+                    self.envs[chain][name][written] = exact[written]
             if meaning.appends:
                 got[CACHE] = self._written(int(call.params["layer"] or 0))
             for name, result in got.items():
                 if result.is_floating_point():
-                    errors = [relative(result, after[kind][name]) for kind in ("alone", "in_a_row")]
+                    want = after["in_a_row"][name]
+                    errors = (*relative(result, after["alone"][name]), *relative(result, want))
                     where = (self.program.name, self.rows, self.committed, call.node, kernel.name, name)
-                    found.results.append(Judged(*where, *errors[0], *errors[1]))
+                    found.results.append(Judged(*where, *errors, *relative(after["rounded"][name], want)))
 
     def _run(
         self,
@@ -243,13 +259,16 @@ class _Step:
         kernels = SimpleNamespace(**{**vars(KERNELS), "router": follower})
         weights = {name: self.rank.exact[name] for name in call.weights}
         (env,) = run_calls(meaning.values, meaning.calls, [weights], [state], kernels)
-        where = (self.program.name, self.rows, self.committed, call.node, kind)
-        found.choices += [Choice(*where, **each) for each in follower.seen]
+        if kind != "rounded":
+            where = (self.program.name, self.rows, self.committed, call.node, kind)
+            found.choices += [Choice(*where, **each) for each in follower.seen]
         after = {name: env[name] for name in call.outs}
         if meaning.appends:
             rows = slice(self.committed, self.committed + self.rows)
             latent = "latent_append" in meaning.kinds
             after[CACHE] = state.latent.store[layer, rows] if latent else state.context.layers[layer][:, :, rows]
+            if kind == "rounded":
+                _round(after[CACHE])
             if not latent:
                 after[CACHE] = after[CACHE].permute(2, 0, 1, 3).flatten(1)
         return after
@@ -320,6 +339,11 @@ def relative(got: Tensor, want: Tensor) -> tuple[float, float]:
     rows = (off.norm(dim=1) / size.norm(dim=1).clamp_min(1e-30)).max()
     found = (float(off.norm() / size.norm().clamp_min(1e-30)), float(rows))
     return tuple(math.inf if math.isnan(one) else one for one in found)  # type: ignore[return-value]
+
+
+def _round(numbers: Tensor) -> None:
+    """To bfloat16 in place; `numbers` may be a view of a cache."""
+    numbers.copy_(numbers.bfloat16())
 
 
 def _nothing(outs: Sequence[Tensor], ins: Sequence[Tensor], **params: object) -> None:

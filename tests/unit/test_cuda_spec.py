@@ -23,6 +23,7 @@ TINY = "tiny-k2-h200-x1"
         (["topology.device.shared_memory=null"], ("without `shared_memory`", "99KiB")),
         (["topology.device.arch=null"], ("without `arch`", "arch: sm_90")),
         (["topology.device.arch=hopper"], ("`hopper` is no CUDA arch", "sm_120")),
+        (["topology.device.arch=sm_80"], ("need sm_90 or newer, not sm_80",)),
     ],
 )
 def test_what_cuda_kernels_cannot_be_made_for(overrides: list[str], words: tuple[str, ...]) -> None:

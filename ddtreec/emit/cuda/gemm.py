@@ -13,6 +13,9 @@ from ddtreec.emit.cuda.state import TICKETS
 STRIPE = 64
 """k of one 128-byte line of bfloat16 weights."""
 
+MOST_WARPS = 16
+"""Warps of a block: each thread may have 128 registers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cut:
@@ -28,7 +31,7 @@ class Tiling:
     """What may differ from variant to variant: `tiles` 16-row tiles a warp and `row_warps` warps over weight rows,
     `split` blocks over K, `serial` (a warp sums all slices of a block), `ahead` steps of weights in flight, `unit`
     token tiles loaded together and `units_ahead` such units in flight, `each_pass` token tiles summed at a time,
-    `blocks` a multiprocessor should hold."""
+    `blocks` a multiprocessor should hold, `groups` blocks over tokens, each of which reads the weights."""
 
     tiles: int = 1
     row_warps: int = 1
@@ -39,6 +42,7 @@ class Tiling:
     units_ahead: int = 4
     each_pass: int = 1
     blocks: int = 1
+    groups: int = 1
 
     @property
     def rows(self) -> int:
@@ -81,26 +85,26 @@ def tiling(
 ) -> Tiling:
     """A tiling for steps of up to `rows` rows (one of ROW_TILES). `split`, `leave`: see `linear_stage`; planes that are
     left anyway cost nothing to cut over blocks. Many rows: blocks of more weight rows, which read activations less
-    often."""
+    often; more than 64 are cut over blocks, since their sums take more registers than a thread has."""
     planes = how.slices // how.plane
     if rows <= 16:
         tile = few_rows(outputs, inputs, heads, rows, how, device)
         return replace(tile, split=planes) if leave else tile
-    if rows >= 64 and is_tall(outputs, heads, device) and how.slices > 1:
-        row_warps = 8 if -(-outputs // 128) * heads * 4 >= device.sms * 3 else 4
-        return Tiling(row_warps=row_warps, serial=True, ahead=2, unit=rows // 16, units_ahead=2, each_pass=4)
-    row_warps = {32: 2, 64: 4, 128: 2}[rows]
-    most_warps = 8 if rows == 128 else 16  # of 32 * 8 threads each may have 255 registers
-    cuts = 1
+    if rows > 64:
+        half = tiling(outputs, inputs, heads, rows // 2, how, device, split=split, leave=leave)
+        return replace(half, groups=2 * half.groups)
+    if rows == 64 and is_tall(outputs, heads, device) and how.slices > 1:
+        row_warps = 8 if 4 * -(-outputs // 128) * heads >= 3 * device.sms else 4
+        return Tiling(row_warps=row_warps, serial=True, ahead=2, unit=4, units_ahead=2, each_pass=4)
+    row_warps, cuts = rows // 16, 1
     while split and cuts < planes:
         fills = 2 * -(-outputs // (16 * row_warps)) * heads * cuts > device.sms
-        if fills and how.slices // cuts <= most_warps and not leave:
+        if fills and not leave:
             break
         cuts *= 2
-    while row_warps > 1 and how.slices // cuts * row_warps > most_warps:
+    while row_warps > 1 and how.slices // cuts * row_warps > MOST_WARPS:
         row_warps //= 2
-    ahead = 4 if rows == 32 else 2
-    return Tiling(row_warps=row_warps, split=cuts, ahead=ahead, unit=4, units_ahead=2, each_pass=4)
+    return Tiling(row_warps=row_warps, split=cuts, ahead=128 // rows, unit=4, units_ahead=2, each_pass=4)
 
 
 def few_rows(outputs: int, inputs: int, heads: int, rows: int, how: Cut, device: Device) -> Tiling:
@@ -198,12 +202,12 @@ def linear_stage(
 def _entry(rows: int, tile: Tiling, how: Cut, outputs: int, heads: int) -> Entry:
     return Entry(
         rows=rows,
-        grid=(Dim(-(-outputs // tile.rows)), Dim(heads) if heads > 1 else ONE, Dim(tile.split)),
+        grid=(Dim(-(-outputs // tile.rows)), Dim(heads) if heads > 1 else ONE, Dim(tile.split * tile.groups)),
         threads=32 * tile.row_warps * slice_warps(how, tile),
         shared=shared_bytes(how, tile),
         blocks=tile.blocks,
         constants={
-            "kRows": rows,
+            "kRows": rows // tile.groups,
             "kTiles": tile.tiles,
             "kRowWarps": tile.row_warps,
             "kSplit": tile.split,

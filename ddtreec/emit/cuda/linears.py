@@ -164,7 +164,8 @@ def absorb_rope_stage(site: Site, q: Tensor, w: Tensor, q_c: Tensor, q_rot: Tens
         GROUP,
     )
     entries = tuple(
-        replace(entry, grid=(Dim(entry.grid[0].times + entry.rows // 8), *entry.grid[1:])) for entry in stage.entries
+        replace(entry, grid=(Dim(entry.grid[0].times + int(entry.constants["kRows"]) // 8), *entry.grid[1:]))
+        for entry in stage.entries
     )
     return replace(stage, body="absorb_rope", include="absorb.cuh", constants=constants, params=params, entries=entries)
 

@@ -38,9 +38,8 @@ __device__ __forceinline__ void absorb_rope(const bf16* q, const bf16* w, const 
   }
   let_successor_start();
   wait_for_predecessor();
-  const int head = blockIdx.y;
-  turn_rows<S>(q + head * S::kXHead + S::kInputs, table, positions, valid, q_rot + head * S::kRotHead, 8 * (blockIdx.x - tiles), rows,
-               group);
+  const int head = blockIdx.y, first_row = blockIdx.z * S::kRows + 8 * (blockIdx.x - tiles);
+  turn_rows<S>(q + head * S::kXHead + S::kInputs, table, positions, valid, q_rot + head * S::kRotHead, first_row, rows, group);
 }
 
 }  // namespace ddt

@@ -15,10 +15,11 @@ constexpr int kStep = 32;    // k of one load of a warp
 
 // What follows from the constants of a stage: kOutputs, kInputs (N, K of one head); kXStride, kXHead, kYStride, kYHead (elements
 // from row to row and from head to head); kVector (elements of an access that alignment allows: 8 or 1); kSlices, kPlane;
-// kPlaneRows (rows of a plane in memory), kLeave (planes are left for the next stage to add up); and of a variant: kRows (tokens at
-// most), kTiles (16-row tiles of a warp), kRowWarps (warps of a block over weight rows), kSplit (blocks over K), kSerial (a warp sums
-// all slices of its block, one after the other; otherwise each has a warp), kAhead (steps of weights in flight), kUnit (token tiles
-// loaded together), kUnitsAhead (such units in flight), kPass (token tiles summed at a time).
+// kPlaneRows (rows of a plane in memory), kLeave (planes are left for the next stage to add up); and of a variant: kRows (tokens of
+// a block), kTiles (16-row tiles of a warp), kRowWarps (warps of a block over weight rows), kSplit (blocks over K; the rest of
+// gridDim.z are blocks over tokens), kSerial (a warp sums all slices of its block, one after the other; otherwise each has a warp),
+// kAhead (steps of weights in flight), kUnit (token tiles loaded together), kUnitsAhead (such units in flight), kPass (token tiles
+// summed at a time).
 template <typename S>
 struct LinearShape : S {
   static constexpr int kColumns = S::kRows / 8;
@@ -84,7 +85,8 @@ __device__ __forceinline__ void linear_body(const bf16* x, const bf16* w, Y* y, 
   float* const part = reinterpret_cast<float*>(shared_bytes);
   const int warp = threadIdx.x / kWarp, g = threadIdx.x % kWarp / 4, t = threadIdx.x % 4;
   const int own_slice = warp % L::kSliceWarps, row_warp = warp / L::kSliceWarps, head = blockIdx.y;
-  const int first_k = (blockIdx.z * L::kBlockSlices + own_slice) * kStripe + 8 * t;
+  const int cut = blockIdx.z % S::kSplit, first_token = blockIdx.z / S::kSplit * S::kRows;
+  const int first_k = (cut * L::kBlockSlices + own_slice) * kStripe + 8 * t;
   const int first_n = blockIdx.x * L::kBlockRows;
   const int own_n = first_n + row_warp * L::kWarpRows + g;
 
@@ -97,7 +99,7 @@ __device__ __forceinline__ void linear_body(const bf16* x, const bf16* w, Y* y, 
     const int n = own_n + 8 * r;
     step_of_row[r] = L::kRagged && n >= S::kOutputs ? (S::kOutputs - 1 - near_n) * S::kInputs : 8 * r * S::kInputs;
   }
-  const bf16* const own_x = x + (g * S::kXStride + head * S::kXHead + first_k);
+  const bf16* const own_x = x + ((first_token + g) * S::kXStride + head * S::kXHead + first_k);
 
   uint4 a[S::kAhead][2 * S::kTiles];
   uint4 b[S::kUnitsAhead][S::kUnit];
@@ -120,7 +122,7 @@ __device__ __forceinline__ void linear_body(const bf16* x, const bf16* w, Y* y, 
     for (int c = 0; c < S::kUnit; ++c) {
       const int column = unit * S::kUnit + c;
       const bf16* const row = from + 8 * column * S::kXStride;
-      const bool real = left > 0 && 8 * column + g < rows;
+      const bool real = left > 0 && first_token + 8 * column + g < rows;
       to[c] = !real ? uint4{0, 0, 0, 0} : S::kVector == 8 ? load16(row) : load_singly(row, left);
     }
   };
@@ -204,7 +206,7 @@ __device__ __forceinline__ void linear_body(const bf16* x, const bf16* w, Y* y, 
     }
     __syncthreads();
     for (int e = threadIdx.x; e < S::kPass * 8 * L::kBlockRows; e += L::kThreads) {
-      const int row = e % L::kBlockRows, token = 8 * pass + e / L::kBlockRows, n = first_n + row;
+      const int row = e % L::kBlockRows, token = first_token + 8 * pass + e / L::kBlockRows, n = first_n + row;
       if (token >= rows || (L::kRagged && n >= S::kOutputs)) continue;
       const float* const from = part + e / L::kBlockRows * L::kPitch + row;
       float total = 0.0f;
@@ -214,7 +216,7 @@ __device__ __forceinline__ void linear_body(const bf16* x, const bf16* w, Y* y, 
 #pragma unroll
         for (int s = 1; s < L::kPlaneParts; ++s) sum += from[(p * L::kPlaneParts + s) * S::kPass * 8 * L::kPitch];
         if constexpr (kToPlanes) {
-          float* const plane = planes + (blockIdx.z * kOwnPlanes + p) * plane_size;
+          float* const plane = planes + (cut * kOwnPlanes + p) * plane_size;
           plane[(static_cast<i64>(head) * S::kPlaneRows + token) * S::kOutputs + n] = sum;
         } else {
           total = p == 0 ? sum : total + sum;
@@ -225,9 +227,9 @@ __device__ __forceinline__ void linear_body(const bf16* x, const bf16* w, Y* y, 
   }
 
   if constexpr (S::kSplit > 1 && !S::kLeave) {
-    if (!last_of<S::kSplit>(tickets + head * gridDim.x + blockIdx.x)) return;
+    if (!last_of<S::kSplit>(tickets + (blockIdx.z / S::kSplit * gridDim.y + head) * gridDim.x + blockIdx.x)) return;
     for (int e = threadIdx.x; e < S::kRows * L::kBlockRows; e += L::kThreads) {
-      const int token = e / L::kBlockRows, n = first_n + e % L::kBlockRows;
+      const int token = first_token + e / L::kBlockRows, n = first_n + e % L::kBlockRows;
       if (token >= rows || (L::kRagged && n >= S::kOutputs)) continue;
       // volatile: past L1, where another block's sums cannot be
       const volatile float* const from = planes + (static_cast<i64>(head) * S::kPlaneRows + token) * S::kOutputs + n;

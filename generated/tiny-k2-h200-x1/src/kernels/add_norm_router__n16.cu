@@ -84,9 +84,9 @@ struct LogitsM64 : Logits {
 };
 
 struct LogitsM128 : Logits {
-  static constexpr int kRows = 128;
+  static constexpr int kRows = 64;
   static constexpr int kTiles = 1;
-  static constexpr int kRowWarps = 2;
+  static constexpr int kRowWarps = 4;
   static constexpr int kSplit = 2;
   static constexpr bool kSerial = false;
   static constexpr int kAhead = 2;
@@ -115,7 +115,7 @@ logits_m64(const ddt::bf16* x, const ddt::bf16* w, float* planes, int rows) {
   ddt::linear_planes<LogitsM64>(x, w, planes, rows);
 }
 
-extern "C" __global__ void __launch_bounds__(64, 1)
+extern "C" __global__ void __launch_bounds__(128, 1)
 logits_m128(const ddt::bf16* x, const ddt::bf16* w, float* planes, int rows) {
   ddt::linear_planes<LogitsM128>(x, w, planes, rows);
 }

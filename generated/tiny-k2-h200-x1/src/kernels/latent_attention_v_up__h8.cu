@@ -237,9 +237,9 @@ struct VUpM64 : VUp {
 };
 
 struct VUpM128 : VUp {
-  static constexpr int kRows = 128;
+  static constexpr int kRows = 64;
   static constexpr int kTiles = 1;
-  static constexpr int kRowWarps = 2;
+  static constexpr int kRowWarps = 4;
   static constexpr int kSplit = 1;
   static constexpr bool kSerial = false;
   static constexpr int kAhead = 2;
@@ -268,7 +268,7 @@ v_up_m64(const ddt::bf16* x, const ddt::bf16* w, ddt::bf16* y, int rows) {
   ddt::linear<VUpM64>(x, w, y, rows);
 }
 
-extern "C" __global__ void __launch_bounds__(64, 1)
+extern "C" __global__ void __launch_bounds__(128, 1)
 v_up_m128(const ddt::bf16* x, const ddt::bf16* w, ddt::bf16* y, int rows) {
   ddt::linear<VUpM128>(x, w, y, rows);
 }

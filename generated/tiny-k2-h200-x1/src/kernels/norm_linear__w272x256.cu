@@ -82,9 +82,9 @@ struct LinearM64 : Linear {
 };
 
 struct LinearM128 : Linear {
-  static constexpr int kRows = 128;
+  static constexpr int kRows = 64;
   static constexpr int kTiles = 1;
-  static constexpr int kRowWarps = 2;
+  static constexpr int kRowWarps = 4;
   static constexpr int kSplit = 2;
   static constexpr bool kSerial = false;
   static constexpr int kAhead = 2;
@@ -117,7 +117,7 @@ linear_m64(const ddt::bf16* x, const ddt::bf16* w, ddt::bf16* y, float* planes, 
   ddt::linear<LinearM64>(x, w, y, planes, tickets, rows);
 }
 
-extern "C" __global__ void __launch_bounds__(64, 1)
+extern "C" __global__ void __launch_bounds__(128, 1)
 linear_m128(const ddt::bf16* x, const ddt::bf16* w, ddt::bf16* y, float* planes, int* tickets,
             int rows) {
   ddt::linear<LinearM128>(x, w, y, planes, tickets, rows);

@@ -80,10 +80,10 @@ struct LinearM64 : Linear {
 };
 
 struct LinearM128 : Linear {
-  static constexpr int kRows = 128;
+  static constexpr int kRows = 64;
   static constexpr int kTiles = 1;
-  static constexpr int kRowWarps = 2;
-  static constexpr int kSplit = 1;
+  static constexpr int kRowWarps = 4;
+  static constexpr int kSplit = 2;
   static constexpr bool kSerial = false;
   static constexpr int kAhead = 2;
   static constexpr int kUnit = 4;

@@ -96,8 +96,14 @@ class Decoder:
 
     @property
     def most_sequences(self) -> int:
-        """Sequences that may be in one batch."""
-        return int(self.machine.arrays["status"].shape[0])
+        """Sequences that may be in one batch: as many as have caches, and rows in every step of a round."""
+        target, programs = self._target.program, self.machine.programs
+        most = min(int(self.machine.arrays["status"].shape[0]), target.max_rows, target.max_out_rows)
+        if not self.machine.drafting:
+            return most
+        draft, context = programs["draft_block"].program, programs["draft_context"].program
+        guesses = draft.max_out_rows // max(1, self.block - 1)
+        return max(1, min(most, draft.max_rows // self.block, guesses, context.max_rows // self.block))
 
     def _admit(self, jobs: Sequence[Job]) -> None:
         """What the kernels must know of each sequence. Nothing is under way here."""

@@ -51,7 +51,7 @@ class DeviceDrafter:
         self.length += count
 
     def draft(self, anchor: int) -> Tensor:
-        """See `DraftSource.draft`; bfloat16, on the CPU."""
+        """See `DraftSource.draft`; float32, on the CPU."""
         with self._driver.ordered():
             self._tokens[: self.block] = self._mask
             self._tokens[0] = anchor

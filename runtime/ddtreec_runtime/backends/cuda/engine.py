@@ -95,7 +95,8 @@ class CudaEngine(Engine):
         *,
         ignore_eos: bool = False,
     ) -> list[Generation]:
-        """Continue several prompts, as many at a time as the bundle has sequences (`plan.limits.sequences`).
+        """Continue several prompts, as many at a time as the bundle has sequences (`plan.limits.sequences`) and a step
+        has rows: at most 128, a whole draft block of each.
 
         seeds: one a prompt, by default 0 for all. Every sequence has its own length, pages, draws and tree, and gets
         the tokens that `generate` gives it. Other arguments and errors as `generate`; R014 for another number of seeds

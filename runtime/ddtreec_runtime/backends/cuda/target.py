@@ -66,7 +66,7 @@ class DeviceTarget:
         hidden: Tensor | None = None,
         out_index: Tensor | None = None,
     ) -> Tensor:
-        """Run rows; logits [out_rows, V] in bfloat16, on the CPU. Arguments and errors as `Target.step`."""
+        """Run rows; logits [out_rows, V] in float32, on the CPU. Arguments and errors as `Target.step`."""
         with self._driver.ordered():
             shape = self.begin(tokens, positions, hidden, out_index)
             if self.hear is not None:
