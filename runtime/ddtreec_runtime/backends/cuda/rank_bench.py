@@ -28,11 +28,12 @@ from ddtreec_runtime.backends.cuda.device import (
 )
 from ddtreec_runtime.backends.cuda.driver import Driver, Launch
 from ddtreec_runtime.backends.cuda.machine import Loaded, Machine
-from ddtreec_runtime.backends.cuda.routing import EVEN, Chosen, chosen, held_means, routers_of, spread
+from ddtreec_runtime.backends.cuda.routing import EVEN, Chosen, chosen, even, held_means, routers_of, spread
 from ddtreec_runtime.backends.cuda.steps import DeviceProgram, Shape
 from ddtreec_runtime.backends.cuda.synthetic import synthetic_weights
 from ddtreec_runtime.backends.cuda.weights import layouts_of
 from ddtreec_runtime.bundle import Bundle, open_bundle
+from ddtreec_runtime.program import namespace
 
 REPEATS, WARM = 40, 5
 COUNTED = 4
@@ -253,14 +254,19 @@ class RankBench:
 
     def _kernels(self, program: DeviceProgram, shape: Shape) -> list[dict[str, Any]]:
         """Every kernel apart: one graph of its launches in all layers, so that each finds its weights cold. It reads
-        what a whole step left: the experts of all layers are then those of the last."""
+        what a whole step left, experts even choices: each layer's in memory of its own, since layers share theirs."""
+        values = program.values(shape)
+        choices = {router.ids: router for router in self.routers if router.ids in values}
+        values |= {name: torch.empty_like(values[name]) for name in choices}
         groups: dict[str, list[list[Launch]]] = {}
-        for launches in program.by_call(shape):
+        for launches in program.bind(shape, namespace(values)):
             if launches:
                 groups.setdefault(launches[0].label.partition(":")[0], []).append(launches)
         found: list[dict[str, Any]] = []
         for name, calls in groups.items():
             self.machine.driver.run(program.launches(shape))
+            for ids, router in choices.items():
+                values[ids].copy_(even(router, shape.rows, values[ids].device))
             times = self._times([launch for call in calls for launch in call], name, repeats=20)
             middle = statistics.median(times)
             found.append({"kernel": name, "calls": len(calls), "ms": middle, "us_each": middle / len(calls) * 1e3})

@@ -71,6 +71,11 @@ def expected(router: Router, rows: int) -> float:
     return router.experts * (1 - (1 - router.top_k / router.experts) ** rows)
 
 
+def even(router: Router, rows: int, device: torch.device) -> Tensor:
+    """int64 [rows, top_k]: distinct experts of each row, every choice as likely as any other."""
+    return torch.rand(rows, router.experts, device=device).topk(router.top_k).indices
+
+
 def spread(routers: Sequence[Router], rows: int, steps: Sequence[Sequence[Chosen]]) -> dict[str, Any] | None:
     """Distinct experts a layer over several steps [steps][layers], beside what even routing gives; None without any."""
     counts = [layer.distinct for step in steps for layer in step]
