@@ -14,10 +14,10 @@ from ddtreec_runtime.bench.record import commit, machine
 RESULTS = Path(__file__).resolve().parent / "results"
 
 
-def write(name: str, command: str, result: dict[str, object]) -> Path:
-    """Write `results/<name>.json` with date, commit, machine and the command that reproduces it."""
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}.json"
+def write(name: str, command: str, result: dict[str, object], folder: Path = RESULTS) -> Path:
+    """Write `<folder>/<name>.json` with date, commit, machine and the command that reproduces it."""
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{name}.json"
     body = {
         "date": datetime.date.today().isoformat(),
         "commit": commit(),

@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Literal
 
 from ddtreec import __version__
+from ddtreec.artifacts import kernels as kernel_file
 from ddtreec.artifacts import plan as plan_file
+from ddtreec.artifacts.kernels import KERNELS
 from ddtreec.artifacts.manifest import PLAN, STEP, Manifest
 from ddtreec.core.digest import canonical_json
-from ddtreec.core.errors import DdtreecError, FitError
+from ddtreec.core.errors import BundleError, DdtreecError, FitError, Problem
+from ddtreec.core.units import parse_bytes
 from ddtreec.passes import stages
 from ddtreec.passes.state import State
 from ddtreec.plan import report as reports
@@ -19,7 +22,8 @@ from ddtreec.plan.assemble import assemble
 from ddtreec.plan.nearest import with_ways_out
 from ddtreec.plan.text import text as report_text
 from ddtreec.spec.load import LoadedEngine, load_engine
-from ddtreec.toolchain import bundle
+from ddtreec.toolchain import binaries, bundle
+from ddtreec.toolchain.binaries import Progress
 
 Stage = Literal["spec", "graph", "plan", "src", "bundle"]
 STAGES: tuple[Stage, ...] = ("spec", "graph", "plan", "src", "bundle")
@@ -123,49 +127,92 @@ def report(state: State) -> reports.Report:
     return reports.report(state)
 
 
-def build_files(loaded: LoadedEngine, to: Stage = "bundle") -> dict[str, bytes]:
-    """The files of a bundle up to a stage, manifest excluded, by relative path. The same input gives the same bytes."""
+def build_files(
+    loaded: LoadedEngine, to: Stage = "bundle", override: Path | None = None, progress: Progress | None = None
+) -> dict[str, bytes]:
+    """The files of a bundle up to a stage, manifest excluded, by relative path. The same input gives the same bytes.
+
+    `override`: a folder of hand-edited kernels that stand in for those of the same name.
+    """
+    return _build(loaded, to, override, progress)[0]
+
+
+def _build(
+    loaded: LoadedEngine, to: Stage, override: Path | None, progress: Progress | None
+) -> tuple[dict[str, bytes], tuple[str, ...]]:
+    """The files, and the paths of those that `override` replaced."""
     files = {"spec.json": pretty_json(loaded.resolved())}
     if to == "spec":
-        return files
+        return files, ()
     state = State(loaded)
     for number, (step, state) in enumerate(passes(loaded), 1):
         files[f"graph/{number:02d}-{step.name}.txt"] = step.dump(state).encode()
     if to == "graph":
-        return files
+        return files, ()
     plan = assemble(state)
     files[PLAN] = plan_file.encode(plan)
-    files["plan.txt"] = report_text(reports.report(state)).encode()
-    if to != "plan":
-        from ddtreec.emit.step import step_program  # here, so that `check` and `plan` need not load Jinja
+    told = reports.report(state)
+    files["plan.txt"] = report_text(told).encode()
+    if to == "plan":
+        return files, ()
+    from ddtreec.emit.step import step_program  # here, so that `check` and `plan` need not load Jinja
 
+    if plan.backend == "cpu":
         files[STEP] = step_program(plan).encode()
-    return files
+        return files, ()
+    from ddtreec.emit.cuda.memory import with_kernel_memory
+    from ddtreec.emit.cuda.table import kernel_table
+
+    table, sources = kernel_table(state)
+    plan = with_kernel_memory(plan, table)
+    files[PLAN] = plan_file.encode(plan)
+    files["plan.txt"] = report_text(reports.with_memory(told, plan.memory)).encode()
+    files[STEP] = step_program(plan, table).encode()
+    edited: tuple[str, ...] = ()
+    if override is not None:
+        sources, edited = binaries.with_overrides(sources, override)
+    files |= {path: text.encode() for path, text in sources.items()}
+    if to == "bundle":
+        table, cubins = binaries.build(table, sources, shared_limit(loaded), edited, progress)
+        files |= cubins
+    files[KERNELS] = kernel_file.encode(table)
+    return files, edited
 
 
 def compile_engine(
-    ref: str | Path, overrides: Sequence[str] = (), to: Stage = "bundle", out: Path | None = None
+    ref: str | Path,
+    overrides: Sequence[str] = (),
+    to: Stage = "bundle",
+    out: Path | None = None,
+    override: Path | None = None,
+    progress: Progress | None = None,
 ) -> Compiled:
     """Compiles the engine `ref` (a shipped name or a path) with `--set` overrides up to a stage.
 
     `out`: the folder to write, by one rename; a bundle goes to ./generated/<engine> without it, earlier stages are
-    then not written. Raises SpecError, FitError, BundleError and VerifyError.
+    then not written. `override`: a folder of hand-edited kernels; the manifest names those that were taken. Raises
+    SpecError, FitError, BundleError and VerifyError.
     """
     loaded = load_engine(ref, overrides)
     name = loaded.engine.name
+    if override is not None and to not in ("src", "bundle"):
+        raise BundleError(Problem("B033", f"--override: --to {to} stops before the kernels", help="leave one away"))
+    if override is not None and loaded.topology.backend == "cpu":
+        message = f"--override: {name} runs on the CPU and has no kernels to replace"
+        raise BundleError(Problem("B033", message, help="leave --override away"))
     if to == "bundle" and out is None:
         out = Path("generated") / name
     if out is not None:
         bundle.refuse_foreign(out)
-    files = build_files(loaded, to)
+    files, edited = _build(loaded, to, override, progress)
     if out is None:
         return Compiled(name, files)
-    manifest = manifest_of(loaded, files)
+    manifest = manifest_of(loaded, files, edited)
     written = bundle.write_bundle(out, files, manifest) if to == "bundle" else bundle.write_stage(out, files, manifest)
     return Compiled(name, files, written)
 
 
-def manifest_of(loaded: LoadedEngine, files: dict[str, bytes]) -> Manifest:
+def manifest_of(loaded: LoadedEngine, files: dict[str, bytes], edited: tuple[str, ...] = ()) -> Manifest:
     """The manifest of these files."""
     return bundle.make_manifest(
         files,
@@ -175,7 +222,13 @@ def manifest_of(loaded: LoadedEngine, files: dict[str, bytes]) -> Manifest:
         topology=loaded.topology.name,
         spec=canonical_json(loaded.resolved()),
         overrides=loaded.overrides,
+        edited=edited,
     )
+
+
+def shared_limit(loaded: LoadedEngine) -> int:
+    """Bytes of shared memory that the device gives a block."""
+    return parse_bytes(loaded.topology.device.shared_memory or "0B")
 
 
 def pretty_json(data: object) -> bytes:

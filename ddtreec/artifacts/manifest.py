@@ -28,6 +28,8 @@ class Manifest(Struct, frozen=True):
     overrides: tuple[str, ...]
     """The `--set` arguments, in order."""
     files: dict[str, str]
+    edited: tuple[str, ...] = ()
+    """Sources that `--override` replaced by hand-edited ones."""
 
 
 def encode(manifest: Manifest) -> bytes:

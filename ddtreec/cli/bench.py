@@ -8,10 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
+import msgspec
 
 from ddtreec import __version__
 from ddtreec.cli import generating
+from ddtreec.cli.colour import paint
 from ddtreec.cli.common import guarded
+from ddtreec.cli.output import schema_json
 from ddtreec.cli.progress import Style, reporting
 from ddtreec.cli.progress import option as progress_option
 from ddtreec.cli.prompts import read_prompts
@@ -51,6 +54,12 @@ BUDGETS = (4, 8, 16, 32, 64)
 @click.option(
     "--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes that share the texts."
 )
+@click.option("--synthetic", is_flag=True, help="On a GPU: time the kernels of one rank on random weights.")
+@click.option("--rank", type=click.IntRange(min=0), default=0, show_default=True, help="The rank that is timed.")
+@click.option("--rows", metavar="1,8,16", default="1,8,16", show_default=True, help="Rows of the steps that are timed.")
+@click.option(
+    "--context", type=click.IntRange(min=0), default=8192, show_default=True, help="Tokens before these rows."
+)
 @click.option("--threads", type=click.IntRange(min=1), help="CPU threads.  [default: what its matrices are worth]")
 @click.option("--dtype", type=click.Choice(["float32", "bfloat16", "float64"]), help="[default: what the bundle says]")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write all numbers to this file.")
@@ -71,6 +80,10 @@ def bench(
     speed_prompts: int,
     expert_prompts: int,
     jobs: int,
+    synthetic: bool,
+    rank: int,
+    rows: str,
+    context: int,
     threads: int | None,
     dtype: str | None,
     json_file: Path | None,
@@ -84,15 +97,23 @@ def bench(
     generations of the first few prompts, whose rounds are compared with those told. One sequence runs at a time.
     Without BUNDLE the small trained pair that ships with ddtreec is measured on its own held-out prompts.
 
+    With --synthetic no checkpoint is read: the step programs of one rank run on random weights, as graphs and with
+    collectives left out, and the time of each step and kernel is printed.
+
     \b
     Examples:
       ddtreec bench --tau --limit 16
       ddtreec bench demo/pair --weights pair/target --drafter-weights pair/drafter --tau --prompts heldout.jsonl
       ddtreec bench demo/pair --weights pair/target --drafter-weights pair/drafter --tau --prompts heldout.jsonl \\
         --budgets 4,8,16 --temperatures 0 --json tau.json --plot tau.png --plot tau.svg
+      ddtreec bench demo/k26 --synthetic --rank 0 --rows 1,8,16 --context 8192 --json rank.json
     """
+    if synthetic:
+        _room_for(json_file)
+        _time_rank(bundle, rank, whole_numbers(rows, "--rows"), context, json_file, progress)
+        return
     if not tau:
-        raise SpecError(Problem("M001", "there is nothing to measure", help="give --tau"))
+        raise SpecError(Problem("M001", "there is nothing to measure", help="give --tau, or --synthetic on a GPU"))
     wanted, heats = whole_numbers(budgets), temperatures_of(temperatures)
     _room_for(json_file)
     asked = read_prompts(None, None, None, _prompts(bundle, prompts))[:limit]
@@ -126,17 +147,43 @@ def bench(
         click.echo(f"wrote {path}", err=True)
 
 
-def whole_numbers(text: str | None) -> tuple[int, ...]:
-    """'4,8' to budgets, nothing to (). Raises SpecError M002."""
+def _time_rank(
+    bundle: Path | None, rank: int, rows: tuple[int, ...], context: int, json_file: Path | None, progress: Style
+) -> None:
+    """The kernels of one rank on random weights. Raises SpecError M001 without a bundle."""
+    if bundle is None:
+        raise SpecError(Problem("M001", "--synthetic needs a bundle to time", help="name one: ddtreec bench BUNDLE"))
+
+    from ddtreec_runtime.bench.record import stamp
+    from ddtreec_runtime.bundle import open_bundle
+    from ddtreec_runtime.checks import backend
+
+    backend(open_bundle(bundle), "cuda")  # before the GPU's half of the runtime is imported
+
+    from ddtreec_runtime.backends.cuda.rank_bench import lines, measure_rank, warnings
+
+    with reporting(progress, "making weights") as report:
+        found = measure_rank(bundle, rank, rows, context, progress=report)
+    click.echo("\n".join(lines(found)))
+    for line in warnings(found):
+        click.echo(paint(f"warning: {line}", sys.stderr), err=True)
+    if json_file is not None:
+        made = stamp(_command(), __version__)
+        text = schema_json("bench-rank", {"stamp": msgspec.to_builtins(made), **found})
+        _write(json_file, text.encode())
+
+
+def whole_numbers(text: str | None, option: str = "--budgets") -> tuple[int, ...]:
+    """'4,8' to numbers, nothing to (). Raises SpecError M002."""
     if text is None:
         return ()
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdecimal() and int(part) > 0 for part in parts):
-        message = f"--budgets {text!r} is no list of whole numbers above 0"
-        raise SpecError(Problem("M002", message, help="give them with commas: --budgets 4,8,16"))
+        message = f"{option} {text!r} is no list of whole numbers above 0"
+        raise SpecError(Problem("M002", message, help=f"give them with commas: {option} 4,8,16"))
     found = tuple(map(int, parts))
     if len(set(found)) < len(found):
-        raise SpecError(Problem("M002", f"--budgets {text!r} names a budget twice", help="give each once"))
+        raise SpecError(Problem("M002", f"{option} {text!r} names a number twice", help="give each once"))
     return found
 
 

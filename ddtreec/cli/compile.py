@@ -11,6 +11,8 @@ import click
 from ddtreec.cli.common import guarded
 from ddtreec.cli.complete import ENGINE, SETTING
 from ddtreec.cli.output import schema_json
+from ddtreec.cli.progress import Style, reporting
+from ddtreec.cli.progress import option as progress_option
 
 if TYPE_CHECKING:
     from ddtreec.driver import Compiled
@@ -29,20 +31,38 @@ if TYPE_CHECKING:
     show_default=True,
     help="Stop after this stage. Without -o, a stage before the bundle is printed instead of written.",
 )
+@click.option(
+    "--override",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Take hand-edited kernels (.cu, .cuh) from DIR; the manifest records them.",
+)
+@progress_option
 @click.option("--json", "as_json", is_flag=True, help="Print what was made as one JSON object.")
 @guarded
-def compile_(engine: str, out: Path | None, overrides: tuple[str, ...], to: str, as_json: bool) -> None:
+def compile_(
+    engine: str,
+    out: Path | None,
+    overrides: tuple[str, ...],
+    to: str,
+    override: Path | None,
+    progress: Style,
+    as_json: bool,
+) -> None:
     """Compile ENGINE, the name of a shipped engine spec or the path of your own, into a folder that runs by itself.
 
-    The folder appears by one rename: it is whole or not there.
+    The folder appears by one rename: it is whole or not there. CUDA kernels are compiled with NVRTC
+    (pip install 'ddtreec[cuda]') and need no GPU; --to src stops before them.
 
     \b
-    Example:
+    Examples:
       ddtreec compile tiny-k2-cpu -o demo/tiny --set tree=ddtree-8
+      ddtreec compile tiny-k2-h200-x1 --to src -o demo/sources
     """
     from ddtreec import driver
 
-    done = driver.compile_engine(engine, overrides, driver.stage(to), out)
+    with reporting(progress, "compiling", unit="kernels") as report:
+        done = driver.compile_engine(engine, overrides, driver.stage(to), out, override, report)
     size = sum(map(len, done.files.values()))
     if as_json:
         sys.stdout.write(schema_json("compile", _facts(done, to, size)))

@@ -13,6 +13,7 @@ from ddtreec.cli.common import guarded
 from ddtreec.cli.output import as_json as json_text
 
 if TYPE_CHECKING:
+    from ddtreec.artifacts.kernels import Kernel, KernelTable, Variant
     from ddtreec.toolchain.inspect import Bundle
 
 SCHEMA = "ddtreec.inspect/1"
@@ -25,7 +26,7 @@ CHANGED = 5
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @guarded
 def inspect(bundle: Path, as_json: bool) -> None:
-    """Show BUNDLE: manifest, files and the state of their digests, limits, layout, shard map, memory.
+    """Show BUNDLE: manifest, files and the state of their digests, limits, layout, shard map, memory, CUDA kernels.
 
     Leaves with 5 where a file was edited or is missing.
 
@@ -51,6 +52,11 @@ def facts(found: Bundle) -> dict[str, Any]:
     from ddtreec.plan.holdings import holdings
 
     plan, manifest = found.plan, found.manifest
+    kernels = (
+        {}
+        if found.kernels is None
+        else {"arch": found.kernels.arch, "compiler": found.kernels.compiler, "kernels": kernel_facts(found.kernels)}
+    )
     return {
         "schema": SCHEMA,
         "whole": found.whole,
@@ -73,14 +79,52 @@ def facts(found: Bundle) -> dict[str, Any]:
             {
                 "name": p.name,
                 "calls": len(p.calls),
+                **({} if found.kernels is None else {"launches": launches(found.kernels, p.name)}),
                 "max_rows": p.max_rows,
                 "arena_bytes": p.arena_bytes,
                 "kernels": _kernels(p.calls),
             }
             for p in plan.programs
         ],
+        **kernels,
         "spec": found.spec,
     }
+
+
+def launches(table: KernelTable, program: str) -> int:
+    """Kernel launches of a step: the stages of all its calls, collectives not counted."""
+    stages = {kernel.name: len(kernel.stages) for kernel in table.kernels}
+    return sum(stages[name] for name in table.programs[program] if name)
+
+
+def kernel_facts(table: KernelTable) -> list[dict[str, Any]]:
+    """Every kernel: the calls it serves by program, its stages, and what each entry point takes."""
+
+    def entry(kernel: Kernel, variant: Variant) -> dict[str, Any]:
+        taken = table.resources.get(f"{kernel.name}:{variant.function}")
+        facts = {"function": variant.function, "rows": variant.rows, "threads": variant.threads}
+        if taken is None:
+            return {**facts, "dynamic_shared": variant.shared}
+        return {
+            **facts,
+            "registers": taken.registers,
+            "shared": taken.shared + variant.shared,
+            "dynamic_shared": variant.shared,
+            "spills": taken.spills,
+        }
+
+    return [
+        {
+            "name": kernel.name,
+            "calls": {name: calls.count(kernel.name) for name, calls in table.programs.items() if kernel.name in calls},
+            "round": kernel.name in table.round,
+            "stages": [
+                {"name": stage.name, "early": stage.early, "entries": [entry(kernel, v) for v in stage.variants]}
+                for stage in kernel.stages
+            ],
+        }
+        for kernel in table.kernels
+    ]
 
 
 def _kernels(calls: tuple[Any, ...]) -> dict[str, int]:
@@ -106,6 +150,8 @@ def _lines(found: Bundle) -> Iterator[str]:
     yield f"  {plan.model.name} on {plan.topology} ({plan.backend}), {ranks}, {plan.dtype}"
     yield f"  compiled by ddtreec {manifest.tool}, spec {manifest.spec_digest[:16]}"
     yield f"  overrides: {', '.join(f'--set {o}' for o in manifest.overrides) or 'none'}"
+    if manifest.edited:
+        yield f"  edited by hand: {', '.join(manifest.edited)}"
     yield from ("", "files")
     rows = [(f.path, str(f.bytes), f.state) for f in found.files]
     yield from table(("path", "bytes", "state"), rows)
@@ -139,6 +185,26 @@ def _lines(found: Bundle) -> Iterator[str]:
         for p in plan.programs
     ]
     yield from ("  " + "  ".join(row).rstrip() for row in _left(("program", "calls", "rows", "kernels"), programs))
+    if found.kernels is not None:
+        counts = ", ".join(f"{p.name} {launches(found.kernels, p.name)}" for p in plan.programs)
+        yield f"  launches of a step, collectives not counted: {counts}"
+        by = f" by {found.kernels.compiler}" if found.kernels.compiler else ""
+        yield from ("", f"kernels for {found.kernels.arch}{by}: registers of a thread, shared bytes of a block")
+        yield from _kernel_lines(found.kernels)
+
+
+def _kernel_lines(kernels: KernelTable) -> Iterator[str]:
+    """A line a kernel with the calls it serves, below it a line an entry point."""
+    from ddtreec.plan.text import table
+
+    columns = ("rows", "threads", "registers", "shared", "spills")
+    rows: list[tuple[str, ...]] = []
+    for kernel in kernel_facts(kernels):
+        calls = [f"{name} {count}" for name, count in kernel["calls"].items()] or ["round"]
+        rows.append((f"{kernel['name']} ({', '.join(calls)})", *("",) * len(columns)))
+        entries = [entry for stage in kernel["stages"] for entry in stage["entries"]]
+        rows += [(f"  {e['function']}", *(str(e.get(column, "-")) for column in columns)) for e in entries]
+    yield from table(("kernel (calls) and entry points", *columns), rows)
 
 
 def _left(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:

@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("ddtreec.cli.plan:plan", "Show what would run where, how big and how fast; writes nothing."),
     "compile": ("ddtreec.cli.compile:compile_", "Compile an engine spec to a bundle."),
     "run": ("ddtreec.cli.run:run", "Generate text with a bundle."),
+    "verify": ("ddtreec.cli.verify:verify", "Hold every kernel of a bundle against float64, on this machine's GPU."),
     "bench": ("ddtreec.cli.bench:bench", "Measure acceptance, speed and expert overlap on held-out prompts."),
     "graph": ("ddtreec.cli.graph:graph", "Draw the layer graph: text, Mermaid, DOT, or a page to click through."),
     "explain": ("ddtreec.cli.explain:explain", "Explain a node, a field of a spec, an op, or an error code."),

@@ -34,12 +34,10 @@ def plan(engine: str, overrides: tuple[str, ...], as_json: bool, html: Path | No
     from ddtreec.plan.text import text
     from ddtreec.spec.load import load_engine
 
-    state = driver.planned(load_engine(engine, overrides))
-    report = driver.report(state)
+    report = driver.plan(load_engine(engine, overrides))
     if html is not None:
         from ddtreec.emit.plan_page import plan_page
-        from ddtreec.plan.sweep import sweep
 
-        deliver(plan_page(report, sweep(state)), html)
+        deliver(plan_page(report), html)
     if as_json or html is None:
         sys.stdout.write(encode(report).decode() if as_json else text(report))

@@ -19,8 +19,9 @@ SHOWN_TAUS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16)
 """Tokens a round that get a line."""
 
 
-def plan_page(report: Report, sweep: Sweep) -> str:
+def plan_page(report: Report) -> str:
     """The HTML text."""
+    sweep = report.sweep
     return page(
         "plan.html.j2",
         {
@@ -37,7 +38,6 @@ def plan_page(report: Report, sweep: Sweep) -> str:
             "used": sum(row.bytes for row in report.memory),
             "speed_chart": speed_chart(report),
             "taus": taus(report),
-            "break_even": {b.budget: f"{break_even(report, b):.2f}" for b in report.budgets},
             "context_chart": context_chart(report, sweep),
             "context_table": context_table(sweep),
             "same": same,
@@ -73,20 +73,14 @@ def tiles(report: Report) -> list[tuple[str, str, str]]:
     ]
     best = best_budget(report)
     if best is not None:
-        result.append(
-            ("to gain from a tree", f"{break_even(report, best):.2f}", f"tokens a round at budget {best.budget}")
-        )
+        result.append(("to gain from a tree", f"{best.break_even:.2f}", f"tokens a round at budget {best.budget}"))
     return result
 
 
-def break_even(report: Report, budget: Budget) -> float:
-    """Tokens that a round must commit to be as fast as decoding without speculation."""
-    return budget.round_ms / report.budgets[0].round_ms
-
-
 def best_budget(report: Report) -> Budget | None:
-    """The smallest tree there is: it needs the fewest tokens a round to pay. None without a drafter."""
-    return min(report.budgets[1:], key=lambda b: b.round_ms, default=None)
+    """The recommended tree, else the smallest, which needs the fewest tokens a round to pay. None without a drafter."""
+    wanted = [b for b in report.budgets if b.budget and b.budget == report.recommended]
+    return wanted[0] if wanted else min(report.budgets[1:], key=lambda b: b.round_ms, default=None)
 
 
 def rows_chart(sweep: Sweep) -> Markup:

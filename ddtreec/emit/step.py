@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
+from ddtreec.artifacts.kernels import Kernel, KernelTable
 from ddtreec.artifacts.plan import Call, Plan, Program
 from ddtreec.core.errors import VerifyError
 from ddtreec.core.ids import attribute
@@ -22,11 +23,14 @@ WIDTH = 116
 FIRST, COORD = "first_per", "coord"
 """Parameters of ops that differ from rank to rank."""
 
+PARAM = "param:"
+"""Args of a stage that are parameters of the call."""
+
 WITHOUT_STATE = frozenset(
     {"embedding", "rms_norm", "linear", "q_absorb", "v_up", "add", "swiglu", "router", "experts", "tap"}
 )
-"""Kernels that need nothing but their tensors. All others read or write step state (positions, caches, tree) and take
-`state` first, fused launches among them."""
+"""CPU kernels that need nothing but their tensors. All others read or write step state (positions, caches, tree) and
+take `state` first, as all CUDA kernels do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,33 +51,52 @@ def literal(value: object) -> str:
     raise TypeError(f"a parameter cannot be a {type(value).__name__}")
 
 
-def keywords(call: Call) -> list[str]:
-    """`name=value` of each parameter, in order; those of a fused launch begin with their part ('norm_eps').
+def keywords(call: Call) -> dict[str, str]:
+    """The value of each parameter by the name that the kernel takes it by, in order.
 
     `first_per` with `coord` is what differs between ranks: the first row or expert held is first_per times the rank's
     index along that mesh axis, which only the state knows; 0 where every rank holds all.
     """
-    texts: list[str] = []
+    texts: dict[str, str] = {}
     for name, value in call.params.items():
         if name.endswith(FIRST):
             coord = literal(call.params[name.removesuffix(FIRST) + COORD])
             first = f"state.first({coord}, {literal(value)})" if value else "0"
-            texts.append(f"{attribute(name.removesuffix('_per'))}={first}")
+            texts[attribute(name.removesuffix("_per"))] = first
         elif not (name.endswith(COORD) and name.removesuffix(COORD) + FIRST in call.params):
-            texts.append(f"{attribute(name)}={literal(value)}")
+            texts[attribute(name)] = literal(value)
     return texts
 
 
-def call_line(call: Call, tokens: frozenset[str]) -> str:
-    """One call as one line of Python. Values without data (`tokens`) order calls and are not passed."""
+def call_line(call: Call, tokens: frozenset[str], kernel: Kernel | None = None) -> str:
+    """One call as one line of Python. Values without data (`tokens`) order calls and are not passed.
+
+    `kernel`: the CUDA kernel that serves it; its constants are in its source, so only the parameters that a stage asks
+    for are passed. Raises VerifyError where it asks for one that the call does not have.
+    """
     outs = [f"b.{attribute(v)}" for v in call.outs if v not in tokens]
     ins = [f"b.{attribute(v)}" for v in call.ins if v not in tokens]
     if call.collective:
         params = ", ".join(f"{literal(name)}: {literal(value)}" for name, value in call.params.items())
         return f'yield ("{call.kernel}", {_tuple(outs)}, {_tuple(ins)}, {{{params}}})'
-    state = [] if call.kernel in WITHOUT_STATE else ["state"]
     weights = [f"w.{attribute(v)}" for v in call.weights]
-    return f"k.{call.kernel}({', '.join(state + outs + ins + weights + keywords(call))})"
+    known = keywords(call)
+    if kernel is None:
+        state = [] if call.kernel in WITHOUT_STATE else ["state"]
+        name, asked = call.kernel, list(known)
+    else:
+        state, name, asked = ["state"], kernel.name, parameters(kernel)
+        missing = [param for param in asked if param not in known]
+        if missing:
+            raise VerifyError("emit", call.node, f"'{name}' asks for '{missing[0]}', the call has {list(known)}")
+    params = [f"{param}={known[param]}" for param in asked]
+    return f"k.{name}({', '.join(state + outs + ins + weights + params)})"
+
+
+def parameters(kernel: Kernel) -> list[str]:
+    """The parameters of the call that stages of a kernel ask for, in order."""
+    args = (arg for stage in kernel.stages for arg in stage.args)
+    return list(dict.fromkeys(arg.removeprefix(PARAM) for arg in args if arg.startswith(PARAM)))
 
 
 def wrapped(line: str) -> Iterator[str]:
@@ -92,13 +115,16 @@ def _tuple(items: list[str]) -> str:
     return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
 
 
-def program_lines(program: Program) -> Iterator[str]:
+def program_lines(program: Program, table: KernelTable | None = None) -> Iterator[str]:
     """All lines of a program's body: a comment a node, then its calls; a bare yield where no collective makes one."""
     tokens = frozenset(v.id for v in program.values if v.home == "token")
-    for node, calls in groupby(program.calls, key=lambda call: call.node):
+    kernels = {kernel.name: kernel for kernel in table.kernels} if table else {}
+    names = table.programs[program.name] if table else ("",) * len(program.calls)
+    served = zip(program.calls, names, strict=True)
+    for node, calls in groupby(served, key=lambda item: item[0].node):
         yield f"# {node}"
-        for call in calls:
-            yield from wrapped(call_line(call, tokens))
+        for call, name in calls:
+            yield from wrapped(call_line(call, tokens, kernels[name] if name else None))
     if not any(call.collective for call in program.calls):
         yield "return"
         yield "yield  # no collectives: still a generator, like the programs of many ranks"
@@ -118,8 +144,9 @@ def check_names(plan: Plan) -> None:
                     raise VerifyError("emit", identifier, f"{what} is spelt like '{other}' in Python")
 
 
-def step_program(plan: Plan) -> str:
-    """The text of step.py. Raises VerifyError where two ids share a spelling."""
+def step_program(plan: Plan, table: KernelTable | None = None) -> str:
+    """The text of step.py. With a `table` it calls the CUDA kernels, without one those of the CPU backend. Raises
+    VerifyError where two ids share a spelling."""
     check_names(plan)
     mesh = plan.mesh
     ranks = "1 rank" if mesh.ranks == 1 else f"{mesh.ranks} ranks (experts: ep {mesh.ep} x tp {mesh.tp})"
@@ -127,7 +154,7 @@ def step_program(plan: Plan) -> str:
         ProgramText(
             name=program.name,
             summary=f"{len(program.calls)} calls, up to {program.max_rows} rows",
-            lines=tuple(program_lines(program)),
+            lines=tuple(program_lines(program, table)),
         )
         for program in plan.programs
     ]

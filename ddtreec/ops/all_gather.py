@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ddtreec.artifacts.plan import Mesh
@@ -26,9 +26,11 @@ class AllGather(Op):
 
     def _joined(self, x: TensorType) -> TensorType:
         need(
-            x.dtype == "compute" and len(x.shape) > self.axis > 0, lambda: f"'x' is {x}, which has no axis {self.axis}"
+            x.dtype in ("compute", "float32") and len(x.shape) > self.axis > 0,
+            lambda: f"'x' is {x}, which has no axis {self.axis}",
         )
-        return TensorType((*x.shape[: self.axis], int(x.shape[self.axis]) * self.ranks, *x.shape[self.axis + 1 :]))
+        joined = int(x.shape[self.axis]) * self.ranks
+        return replace(x, shape=(*x.shape[: self.axis], joined, *x.shape[self.axis + 1 :]))
 
     def params(self) -> dict[str, Param]:
         return {"axis": self.axis}

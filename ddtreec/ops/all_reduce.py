@@ -16,7 +16,7 @@ class AllReduce(Op):
     kind: ClassVar[str] = "all_reduce"
 
     def infer(self, ins: tuple[TensorType, ...]) -> tuple[TensorType, ...]:
-        need(ins[0].dtype == "compute", lambda: f"'x' is {ins[0]}, which cannot be summed")
+        need(ins[0].dtype in ("compute", "float32"), lambda: f"'x' is {ins[0]}, which cannot be summed")
         return ins
 
     def strategies(self, ins: tuple[TensorType, ...], mesh: Mesh) -> tuple[Strategy, ...]:

@@ -55,6 +55,8 @@ class At:
     context: int
     itemsize: int
     """Bytes of one 'compute' element."""
+    distinct: float | None = None
+    """Experts that a layer reads, where they were counted; rows choose independently where not."""
 
     def elements(self, kind: TensorType) -> int:
         """Elements of a value of this type; 0 for a token."""
@@ -65,7 +67,8 @@ class At:
 
     def nbytes(self, kind: TensorType) -> int:
         """Bytes of a value of this type."""
-        size = {"compute": self.itemsize, "float32": 4, "int32": 4, "int64": 8, "token": 0}[kind.dtype]
+        wide = max(4, self.itemsize)
+        size = {"compute": self.itemsize, "float32": wide, "int32": 4, "int64": 8, "token": 0}[kind.dtype]
         return size * self.elements(kind)
 
 

@@ -107,7 +107,8 @@ class Experts(Op):
     def cost(self, ins: tuple[TensorType, ...], at: At) -> Cost:
         """Bytes are those of the busiest rank, FLOPs those of the mean one."""
         top_k = ins[1].tail[0]
-        read = self.distinct(at.rows, top_k) / self.experts * (self.gate_up.bytes + self.down.bytes)
+        distinct = self.distinct(at.rows, top_k) if at.distinct is None else at.distinct
+        read = distinct / self.experts * (self.gate_up.bytes + self.down.bytes)
         pairs = at.rows * top_k * self.experts / self.total
         return Cost(read, 0.0, self.traffic(ins, at), 2.0 * pairs * 3 * self.dim * self.inter)
 

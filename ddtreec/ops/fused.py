@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -49,8 +50,14 @@ class Fused(Op):
         return tuple(w for part in self.parts for w in part.op.weights())
 
     def params(self) -> dict[str, Param]:
-        """The parameters of all parts, each under '<last word of the part's id>_<name>'."""
-        return {f"{p.id.rsplit('.', 1)[-1]}_{name}": v for p in self.parts for name, v in p.op.params().items()}
+        """The parameters of all parts. Two of one name are told apart by the last word of their part's id
+        ('q_norm_eps')."""
+        often = Counter(name for part in self.parts for name in part.op.params())
+        found: dict[str, Param] = {}
+        for part in self.parts:
+            word = part.id.rsplit(".", 1)[-1]
+            found |= {name if often[name] == 1 else f"{word}_{name}": v for name, v in part.op.params().items()}
+        return found
 
     def strategies(self, ins: tuple[TensorType, ...], mesh: Mesh) -> tuple[Strategy, ...]:
         return self.alike(ins, mesh)

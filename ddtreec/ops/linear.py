@@ -17,7 +17,8 @@ from ddtreec.ops.place import PLAIN_ROLES, Place
 
 @dataclass(frozen=True, slots=True)
 class Linear(Op):
-    """x [rows, *inputs] -> y [rows, *outputs], weight [prod(outputs), prod(inputs)].
+    """x [rows, *inputs] -> y [rows, *outputs], weight [prod(outputs), prod(inputs)]. `result`: dtype of y; 'float32'
+    for logits, whose best tokens would tie in bfloat16.
 
     Over ranks: replicated; by columns (the first of `outputs` is cut, y too); by rows (the first of `inputs` is cut,
     x too, y is a partial sum).
@@ -35,6 +36,7 @@ class Linear(Op):
     outputs: tuple[int, ...]
     weight: Weight
     question: str = ""
+    result: str = "compute"
 
     @classmethod
     def build(cls, fields: Mapping[str, Any], place: Place) -> Linear:
@@ -44,7 +46,7 @@ class Linear(Op):
 
     def infer(self, ins: tuple[TensorType, ...]) -> tuple[TensorType, ...]:
         need_rows(ins[0], self.inputs, "x")
-        return (TensorType((ins[0].shape[0], *self.outputs)),)
+        return (TensorType((ins[0].shape[0], *self.outputs), self.result),)
 
     def weights(self) -> tuple[Weight, ...]:
         return (self.weight,)

@@ -1,9 +1,13 @@
 """Says what a step moves, computes and takes: bytes, FLOPs, floor and predicted time a node, row count and context.
 
-Runs last and changes nothing. Facts come from the topology spec, formulas from the ops; nothing here is measured.
+Runs last and changes nothing. Facts come from the topology spec, formulas from the ops.
 
-- floor of a launch: max(weight and cache bytes / best read rate, FLOPs / peak). What no kernel can beat.
+- floor of a node: max(weight and cache bytes / best read rate, FLOPs / peak). What no kernel can beat.
 - predicted time of a node: launch gaps + max(all bytes / read rate at that size, FLOPs / peak).
+- where the topology has measured kernels: launches, each begun while the one before it ends, and for every part, by its
+  kind of op, what kernels take besides + bytes / (share x best read rate) + FLOPs / FLOP rate. Reads of successive
+  launches then follow each other without a pause, so no rate belongs to the size of one; and it is a sum, since with
+  few rows a kernel reads, multiplies and hands over in turn far more than at the same time.
 - a collective takes what the topology's latency table says for its payload.
 """
 
@@ -11,7 +15,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import cast
 
@@ -21,16 +25,29 @@ from ddtreec.core.units import parse_bytes, parse_rate
 from ddtreec.graph.layer_graph import LayerGraph
 from ddtreec.ops.base import At, Cost, Op, TensorType
 from ddtreec.ops.fused import Fused
+from ddtreec.passes.fuse import LAUNCHES_OF
 from ddtreec.passes.memory import held_bytes
 from ddtreec.spec.schema import TopologySpec
 
 COLLECTIVES = ("all_reduce", "all_gather")
+PRODUCTS = ("linear", "q_absorb", "v_up")
+"""Kinds whose kernels are matrix products; the topology tells of them as `linear`."""
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What the kernels of an op take: `fixed` seconds, the share `read` of the best read rate, `flops` a second."""
+
+    fixed: float
+    read: float
+    flops: float
 
 
 @dataclass(frozen=True)
 class Rates:
     """The topology in numbers: `read` (bytes, bytes/s), `flops` a second, `launch` seconds between two launches, and
-    (bytes, seconds) points of each collective. One rank's device and its links. `backend` says how weights are held."""
+    (bytes, seconds) points of each collective. One rank's device and its links. `backend` says how weights are held.
+    `kernels`: what was measured of ours, by kind of op; then `launch` is from one early launch to the next."""
 
     read: tuple[tuple[float, float], ...]
     flops: float
@@ -40,6 +57,7 @@ class Rates:
     )
 
     backend: str = "cuda"
+    kernels: Mapping[str, Reached] = field(default_factory=dict[str, Reached])
 
     @classmethod
     def of(cls, topology: TopologySpec) -> Rates:
@@ -50,7 +68,12 @@ class Rates:
             for kind, points in (("all_reduce", link.all_reduce_us), ("all_gather", link.all_gather_us)):
                 links[kind] = tuple(sorted((float(parse_bytes(size)), us * 1e-6) for size, us in points))
         read = tuple(sorted((float(parse_bytes(size)), parse_rate(rate)) for size, rate in device.read_rate))
-        return cls(read, device.flops, device.launch_us * 1e-6, links, topology.backend)
+        given = device.kernels
+        told = {} if given is None else {name: getattr(given, name) for name in type(given).model_fields}
+        kernels = {name: Reached(one.us * 1e-6, one.read, one.flops) for name, one in told.items() if one is not None}
+        kernels |= {kind: kernels["linear"] for kind in PRODUCTS if "linear" in kernels}
+        launch = device.launch_us if device.early_us is None else device.early_us
+        return cls(read, device.flops, launch * 1e-6, links, topology.backend, kernels)
 
     @property
     def peak(self) -> float:
@@ -68,29 +91,46 @@ class Rates:
         return slow + (fast - slow) * math.log(size / low) / math.log(high / low)
 
     def cost(self, op: Op, ins: tuple[TensorType, ...], at: At) -> Cost:
-        """What one launch moves and computes, with weights as the backend holds them."""
-        cost, weights = op.cost(ins, at), op.weights()
-        packed = sum(w.bytes for w in weights)
-        if self.backend != "cpu" or not packed:
+        """What one node moves and computes, with weights as the backend holds them."""
+        cost = op.cost(ins, at)
+        if self.backend != "cpu":
             return cost
-        held = sum(held_bytes(w, self.backend, at.itemsize) for w in weights)
-        return replace(cost, weight_bytes=cost.weight_bytes * held / packed)
+        return replace(cost, weight_bytes=math.fsum(self._held(*part, at) for part in parts(op, ins)))
+
+    def _held(self, op: Op, ins: tuple[TensorType, ...], at: At) -> float:
+        """Bytes of weights that one part reads, where the backend does not hold them as the checkpoint does."""
+        read, packed = op.cost(ins, at).weight_bytes, sum(w.bytes for w in op.weights())
+        held = sum(held_bytes(w, self.backend, at.itemsize) for w in op.weights())
+        return read * held / packed if packed else read
 
     def floor(self, cost: Cost) -> float:
         """Seconds that no kernel can beat."""
         return max((cost.weight_bytes + cost.cache_bytes) / self.peak, cost.flops / self.flops)
 
     def launches(self, op: Op) -> int:
-        """Launches of a node: none for a rename, one each for all else; the CPU runs the parts of a fused one."""
-        if op.kind == "split":
-            return 0
-        return (
-            sum(self.launches(part.op) for part in op.parts) if isinstance(op, Fused) and self.backend == "cpu" else 1
-        )
+        """Launches of a node: none for a rename; on a GPU the stages of its kernel; on a CPU one each, and those of
+        all parts of a fused one."""
+        if self.backend == "cpu":
+            return (
+                sum(self.launches(part.op) for part in op.parts) if isinstance(op, Fused) else int(op.kind != "split")
+            )
+        return LAUNCHES_OF.get(op.launch if isinstance(op, Fused) else op.kind, 1)
 
-    def predicted(self, cost: Cost, launches: int = 1) -> float:
-        """Seconds of a node, with the gap before each of its launches."""
-        return launches * self.launch + max(cost.bytes / self.rate(cost.bytes), cost.flops / self.flops)
+    def predicted(self, op: Op, ins: tuple[TensorType, ...], at: At) -> float:
+        """Seconds of a node, with the gap before each of its launches; 0 for one that only renames."""
+        launches = self.launches(op)
+        if not launches:
+            return 0.0
+        cost = self.cost(op, ins, at)
+        gaps = launches * self.launch
+        if not self.kernels:
+            return gaps + max(cost.bytes / self.rate(cost.bytes), cost.flops / self.flops)
+        return gaps + cost.activation_bytes / self.peak + math.fsum(self._reached(*part, at) for part in parts(op, ins))
+
+    def _reached(self, op: Op, ins: tuple[TensorType, ...], at: At) -> float:
+        """Seconds of one part besides launches and activations, as kernels of its kind were measured."""
+        cost, like = self.cost(op, ins, at), self.kernels.get(op.kind, Reached(0.0, 1.0, self.flops))
+        return like.fixed + (cost.weight_bytes + cost.cache_bytes) / (like.read * self.peak) + cost.flops / like.flops
 
     def collective(self, kind: str, size: float) -> float:
         """Seconds of a collective of `size` bytes payload: straight lines between points, last slope kept, first value
@@ -105,6 +145,16 @@ class Rates:
         return quick + (slow - quick) * (size - low) / (high - low)
 
 
+def parts(op: Op, ins: tuple[TensorType, ...]) -> Iterator[tuple[Op, tuple[TensorType, ...]]]:
+    """The parts of a node with what they read: of a fused one all, else itself."""
+    if not isinstance(op, Fused):
+        yield op, ins
+        return
+    types = op.types(ins)
+    for part in op.parts:
+        yield part.op, tuple(types[v] for v in part.inputs)
+
+
 @dataclass(frozen=True)
 class Pricer:
     """What the shard pass asks while it compares layouts, at one operating point."""
@@ -114,7 +164,7 @@ class Pricer:
 
     def price(self, op: Op, ins: tuple[TensorType, ...]) -> float:
         """Predicted seconds of one launch of `op` on one rank."""
-        return self.rates.predicted(self.rates.cost(op, ins, self.at), self.rates.launches(op))
+        return self.rates.predicted(op, ins, self.at)
 
     def collective(self, kind: str, size: float) -> float:
         """Predicted seconds of a collective of `size` bytes."""
@@ -131,7 +181,7 @@ def make_pricer(topology: TopologySpec, at: At) -> Pricer:
 
 @dataclass(frozen=True, slots=True)
 class NodeCost:
-    """One launch. Seconds, on one rank."""
+    """One node. Seconds, on one rank."""
 
     node: str
     kind: str
@@ -143,7 +193,7 @@ class NodeCost:
 
 @dataclass(frozen=True, slots=True)
 class StepCost:
-    """One program at one point, summed over its launches. `collective`: the part of `predicted` spent in links."""
+    """One program at one point, summed over its nodes. `collective`: the part of `predicted` spent in links."""
 
     program: str
     at: At
@@ -216,9 +266,8 @@ class Costed:
         if op.kind in COLLECTIVES:
             size = payload(op.kind, ins, op.infer(ins), at)
             return NodeCost(name, op.kind, Cost(), 0.0, self.rates.collective(op.kind, size), 1)
-        cost = self.rates.cost(op, ins, at)
-        launches = self.rates.launches(op)
-        return NodeCost(name, op.kind, cost, self.rates.floor(cost), self.rates.predicted(cost, launches), launches)
+        cost, predicted = self.rates.cost(op, ins, at), self.rates.predicted(op, ins, at)
+        return NodeCost(name, op.kind, cost, self.rates.floor(cost), predicted, self.rates.launches(op))
 
 
 def signature(value: object) -> object:

@@ -7,6 +7,7 @@ reads the target, and rope tables are numbers. It decides nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from ddtreec.artifacts.plan import Weight
@@ -17,6 +18,7 @@ from ddtreec.ops.block_attention import BlockAttention
 from ddtreec.ops.context_append import ContextAppend
 from ddtreec.ops.embedding import Embedding
 from ddtreec.ops.latent_append import LatentAppend
+from ddtreec.ops.linear import Linear
 from ddtreec.ops.tap import Tap
 from ddtreec.passes.expand_stack import Specs, Walk, Where
 from ddtreec.passes.programs import Programs
@@ -74,8 +76,20 @@ def _target(specs: Specs, model: ModelSpec, drafter: DrafterSpec | None) -> dict
     _check_caches(specs, walk.nodes, LatentAppend, "stack")
     if logits is None or specs.problems:
         return {}
-    graph = LayerGraph("target", TOKENS, tuple(walk.nodes), (logits, *features), tuple(walk.layer_outputs))
+    nodes = _with_wide(walk.nodes, logits)
+    graph = LayerGraph("target", TOKENS, nodes, (logits, *features), tuple(walk.layer_outputs))
     return {"target": graph}
+
+
+def _with_wide(nodes: Sequence[Node], logits: str) -> tuple[Node, ...]:
+    """The nodes, the linear that gives the logits with a result of float32."""
+
+    def wide(node: Node) -> Node:
+        if isinstance(node.op, Linear) and logits in node.outputs:
+            return replace(node, op=replace(node.op, result="float32"))
+        return node
+
+    return tuple(map(wide, nodes))
 
 
 def _check_taps(specs: Specs, taps: Sequence[int], layers: int) -> None:
@@ -110,7 +124,7 @@ def _drafts(specs: Specs, drafter: DrafterSpec, width: int) -> dict[str, LayerGr
     if logits is None or specs.problems:
         return {}
     appended = tuple(v for n in context.nodes if isinstance(n.op, ContextAppend) for v in n.outputs)
-    nodes = tuple(block.nodes)
+    nodes = _with_wide(block.nodes, logits)
     return {
         "draft_context": LayerGraph("draft_context", inputs, tuple(context.nodes), appended),
         "draft_block": LayerGraph("draft_block", TOKENS, nodes, (logits,), tuple(block.layer_outputs)),

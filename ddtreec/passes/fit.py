@@ -38,6 +38,12 @@ class Room:
         return -(-(self.context + self.tree_rows + self.block) // self.page)
 
 
+def context_tokens(cache: Cache, room: Room) -> int:
+    """Tokens of one sequence that a drafter layer has room for."""
+    most = room.context + room.step
+    return min(most, 2 * (cache.window + room.step)) if cache.window else most
+
+
 def cache_bytes(caches: Sequence[Cache], room: Room, itemsize: int) -> dict[str, int]:
     """Bytes of one rank by kind of cache, all sequences.
 
@@ -49,9 +55,7 @@ def cache_bytes(caches: Sequence[Cache], room: Room, itemsize: int) -> dict[str,
         if cache.kind == "latent":
             found["latent"] += room.pages * room.page * cache.width
         else:
-            most = room.context + room.step
-            tokens = min(most, 2 * (cache.window + room.step)) if cache.window else most
-            found["context"] += tokens * 2 * cache.heads * cache.head_dim
+            found["context"] += context_tokens(cache, room) * 2 * cache.heads * cache.head_dim
     return {kind: size * itemsize * room.sequences for kind, size in found.items()}
 
 

@@ -35,6 +35,24 @@ PATTERNS: tuple[tuple[str, str], ...] = (
 with `&` one that reads what they read, with `<` one that gives what they read. With `!` all its readers are in the
 launch."""
 
+LAUNCHES_OF: Mapping[str, int] = {
+    "add_norm_router": 3,
+    "q_b_absorb_rope": 3,
+    "latent_attention_v_up": 3,
+    "q_absorb_rope": 2,
+    "experts_shared": 2,
+    "take_norm_linear": 2,
+    "add_norm_linear": 2,
+    "norm_linear": 2,
+    "swiglu_linear": 2,
+    "router": 2,
+    "experts": 2,
+    "latent_attention": 2,
+    "block_attention": 2,
+    "split": 0,
+}
+"""Launches on a GPU of a pattern, or of an op that stands alone, where they are not one: the stages of its kernel
+(`emit/cuda`), told here so that steps can be priced without making kernels."""
 
 Unit = tuple[int, ...]
 """What stays together: (position of a node,), or (position of the first node, number) of a group."""

@@ -21,6 +21,7 @@ from ddtreec.passes.lower import lower
 from ddtreec.passes.programs import Programs, all_weights, caches
 from ddtreec.passes.state import Placed, Schedule, State
 from ddtreec.spec.load import LoadedEngine
+from ddtreec.spec.schema import MOST_ROWS
 
 COST_CONTEXT = 8192
 """Tokens of context at which steps are priced, or the limit where that is smaller."""
@@ -186,13 +187,24 @@ def room_of(loaded: LoadedEngine) -> fit.Room:
 
 def sizes_of(state: State) -> dict[str, placing.Sizes]:
     """Most rows of each program. The target's head serves a whole tree, and up to 64 prompt rows when logits of a
-    prompt are asked for; the context program a whole chunk or the accepted part of a block."""
-    itemsize = placing.ITEMSIZE[state.loaded.engine.dtype]
-    room, chunk = room_of(state.loaded), state.loaded.engine.limits.chunk
+    prompt are asked for; the context program a whole chunk or the accepted part of a block.
+
+    On a GPU a step takes the trees, or the blocks, of several sequences, as many as have MOST_ROWS together, and the
+    context program may read features of whole trees; the CPU backend decodes one sequence after the other.
+    """
+    engine, room = state.loaded.engine, room_of(state.loaded)
+    chunk, itemsize = engine.limits.chunk, placing.ITEMSIZE[engine.dtype]
+    cuda = state.loaded.topology.backend == "cuda"
+    together = room.sequences if cuda else 1
+
+    def all_of(rows: int) -> int:
+        return rows * max(1, min(together, MOST_ROWS // rows)) if rows else 0
+
+    trees, blocks = all_of(room.tree_rows), all_of(room.block)
     most = {
-        "target": (max(_schedule(state).buckets), max(room.tree_rows, min(chunk, 64))),
-        "draft_context": (max(chunk, room.block), 0),
-        "draft_block": (room.block, room.block),
+        "target": (max(*_schedule(state).buckets, trees), max(trees, min(chunk, 64))),
+        "draft_context": (max(chunk, blocks, trees if cuda else 0), 0),
+        "draft_block": (blocks, blocks),
     }
     return {name: placing.Sizes(*most[name], itemsize) for name in programs_of(state).graphs}
 

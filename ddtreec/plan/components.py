@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ddtreec.graph.layer_graph import LayerGraph, Node
 from ddtreec.ops.base import At, Op, TensorType
-from ddtreec.ops.fused import Fused
+from ddtreec.passes.cost import parts
 
 COMPONENTS = ("attention", "experts", "mlp", "router", "vocab", "links", "other", "drafter")
 """In the order of a chart, heaviest of the family first. `links`: collectives; `other`: norms, sums, taps."""
@@ -33,20 +31,11 @@ _AT = At(1, 1, 1024, 2)
 
 def component_of(node: Node, graph: LayerGraph) -> str:
     """The component of a launch: of its heaviest part at one row, by the bytes of weights and cache."""
-    weighed = [(_weight(op, ins), -i, _one(op)) for i, (op, ins) in enumerate(_ops(node, graph))]
+    ins = tuple(graph.types[v] for v in node.inputs)
+    weighed = [(_weight(op, read), -i, _one(op)) for i, (op, read) in enumerate(parts(node.op, ins))]
     named = [item for item in weighed if item[2] != "other"]
     found = max(named or weighed)[2]
     return "drafter" if graph.name != "target" and found != "links" else found
-
-
-def _ops(node: Node, graph: LayerGraph) -> Iterator[tuple[Op, tuple[TensorType, ...]]]:
-    ins = tuple(graph.types[v] for v in node.inputs)
-    if not isinstance(node.op, Fused):
-        yield node.op, ins
-        return
-    types = node.op.types(ins)
-    for part in node.op.parts:
-        yield part.op, tuple(types[v] for v in part.inputs)
 
 
 def _weight(op: Op, ins: tuple[TensorType, ...]) -> float:

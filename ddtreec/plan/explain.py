@@ -176,8 +176,7 @@ def price(state: State, op: Op, ins: tuple[TensorType, ...], rows: int) -> Numbe
     if op.kind in COLLECTIVES:
         taken = rates.collective(op.kind, payload(op.kind, ins, op.infer(ins), at))
         return Numbers(rows, 0.0, 0.0, 0.0, 0.0, 0.0, taken * 1e6)
-    c = op.cost(ins, at)
-    predicted = 0.0 if op.kind == "split" else rates.predicted(c)
+    c, predicted = op.cost(ins, at), rates.predicted(op, ins, at)
     floor = rates.floor(c) * 1e6
     return Numbers(rows, c.weight_bytes, c.cache_bytes, c.activation_bytes, c.flops, floor, predicted * 1e6)
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import cast
 
 import msgspec
@@ -15,6 +16,7 @@ from ddtreec.passes.cost import Costs, StepCost, tokens_per_second
 from ddtreec.passes.schedule import Launch
 from ddtreec.passes.stages import COST_ROWS
 from ddtreec.passes.state import State
+from ddtreec.plan.sweep import Sweep, sweep
 
 REPORT_SCHEMA = "ddtreec.plan/1"
 """What the JSON is; the number is raised when a field goes away or changes meaning."""
@@ -37,13 +39,20 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """One tree budget: the verify step it needs, the whole round, and tokens a second by tau (tokens a round)."""
+    """One tree budget: the verify step it needs, the whole round, and tokens a second by tau (tokens a round).
+
+    `break_even`: the tau at which a round is as fast as decoding without speculation. `expected_tau`: what the drafter
+    spec says such a tree commits, None where it says nothing; `expected_per_s`: tokens a second at that tau.
+    """
 
     budget: int
     rows: int
     verify_ms: float
     round_ms: float
     tokens_per_s: dict[str, float]
+    break_even: float
+    expected_tau: float | None = None
+    expected_per_s: float | None = None
 
 
 class Kernel(msgspec.Struct, frozen=True):
@@ -67,7 +76,8 @@ class LayerKernels(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """All of it. `rows`: the row counts of the kernel columns."""
+    """All of it. `rows`: the row counts of the kernel columns. `recommended`: the budget of the most expected tokens a
+    second, None where the drafter spec expects nothing; `tau_source`: where its figures are from."""
 
     schema: str
     engine: str
@@ -85,6 +95,9 @@ class Report(msgspec.Struct, frozen=True):
     budgets: tuple[Budget, ...]
     rows: tuple[int, ...]
     layers: tuple[LayerKernels, ...]
+    sweep: Sweep
+    recommended: int | None = None
+    tau_source: str = ""
 
 
 def step_of(cost: StepCost) -> Step:
@@ -96,19 +109,43 @@ def step_of(cost: StepCost) -> Step:
     )  # fmt: skip
 
 
-def budgets(costs: Costs, tree: Tree) -> tuple[Budget, ...]:
+def expected(points: Sequence[tuple[int, float]], nodes: int) -> float | None:
+    """Tau of a tree of `nodes` besides the root: straight lines between the points, from (0, 1); None beyond them."""
+    known = [(0, 1.0), *sorted(points)]
+    for (low, less), (high, more) in pairwise(known):
+        if nodes <= high:
+            return less + (more - less) * (nodes - low) / (high - low)
+    return None
+
+
+def recommended(found: Sequence[Budget]) -> int | None:
+    """The budget of the most expected tokens a second, 0 where no tree pays; None where nothing is expected."""
+    known = [(b.expected_per_s, b.budget) for b in found if b.expected_per_s is not None]
+    return max(known, key=lambda item: (item[0], -item[1]))[1] if len(known) > 1 else None
+
+
+def budgets(costs: Costs, tree: Tree, taus: Sequence[tuple[int, float]] = ()) -> tuple[Budget, ...]:
     """Each row count as a tree budget, rows - 1 nodes besides the root, also beyond the engine's own; without a drafter
-    the root alone."""
+    the root alone. `taus`: (budget, expected tau) points."""
     deepest = tree.depth + 1
+    plain = next(step.predicted for step in costs.target if step.at.rows == 1)
     result: list[Budget] = []
     for step in costs.target:
         rows = step.at.rows
         if rows > (COST_ROWS + 1 if tree.budget else 1):
             continue
         draft = costs.draft_seconds if rows > 1 else 0.0
-        taus = range(1, min(rows, deepest) + 1)
-        speed = {str(tau): tokens_per_second(tau, step.predicted, draft) for tau in taus}
-        result.append(Budget(rows - 1, rows, step.predicted * 1e3, (step.predicted + draft) * 1e3, speed))
+        reached = range(1, min(rows, deepest) + 1)
+        speed = {str(tau): tokens_per_second(tau, step.predicted, draft) for tau in reached}
+        tau = expected(taus, rows - 1) if taus else None
+        result.append(
+            Budget(
+                rows - 1, rows, step.predicted * 1e3, (step.predicted + draft) * 1e3, speed,
+                break_even=(step.predicted + draft) / plain,
+                expected_tau=tau,
+                expected_per_s=None if tau is None else tokens_per_second(tau, step.predicted, draft),
+            )
+        )  # fmt: skip
     return tuple(result)
 
 
@@ -148,6 +185,8 @@ def report(state: State) -> Report:
     """Everything about a state that went through all passes."""
     loaded, done, placed, costs = state.loaded, state.schedule, state.placed, state.costs
     assert done is not None and placed is not None and costs is not None
+    tau = loaded.drafter.expected_tau if loaded.drafter is not None else None
+    found = budgets(costs, done.tree, tau.points if tau else ())
     return Report(
         schema=REPORT_SCHEMA,
         engine=loaded.engine.name,
@@ -162,10 +201,19 @@ def report(state: State) -> Report:
         memory=placed.table,
         layout=dict(state.layout),
         steps=tuple(step_of(c) for c in (*costs.target, *costs.drafts)),
-        budgets=budgets(costs, done.tree),
+        budgets=found,
         rows=costs.rows,
         layers=layers(costs, done.launches),
+        sweep=sweep(state),
+        recommended=recommended(found),
+        tau_source=tau.source if tau else "",
     )
+
+
+def with_memory(report: Report, memory: tuple[MemoryRow, ...]) -> Report:
+    """The report with the memory table of an emitted plan, which knows what its kernels need."""
+    free = report.device_bytes - sum(row.bytes for row in memory)
+    return msgspec.structs.replace(report, memory=memory, free_bytes=free)
 
 
 def encode(value: Report) -> bytes:

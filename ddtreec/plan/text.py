@@ -10,7 +10,9 @@ from ddtreec.plan.report import LayerKernels, Report
 
 def text(report: Report) -> str:
     """All sections, ending with a newline."""
-    sections = (head(report), memory(report), layout(report), steps(report), speeds(report), kernels(report))
+    sections = (
+        head(report), memory(report), layout(report), steps(report), contexts(report), speeds(report), kernels(report),
+    )  # fmt: skip
     return "\n\n".join("\n".join(section) for section in map(list, sections) if section) + "\n"
 
 
@@ -75,8 +77,19 @@ def steps(report: Report) -> Iterator[str]:
     yield from table(header, rows)
 
 
+def contexts(report: Report) -> Iterator[str]:
+    """The target's step over contexts."""
+    points, rows = report.sweep.by_context, report.sweep.context_rows
+    yield "predicted ms of a step of the target by tokens of context"
+    lines = [
+        (str(context), *(f"{p.predicted_ms:.3f}" for r in rows for p in points if (p.rows, p.context) == (r, context)))
+        for context in dict.fromkeys(p.context for p in points)
+    ]
+    yield from table(("context", *(f"{r} row{'s' * (r > 1)}" for r in rows)), lines, left=0)
+
+
 def speeds(report: Report) -> Iterator[str]:
-    """Tokens a second by budget and tau."""
+    """Tokens a second by budget and tau, the tau at which a tree begins to pay, and the budget to take."""
     if not any(b.budget for b in report.budgets):
         yield from (f"without speculation: {b.tokens_per_s['1']:.1f} tokens/s predicted" for b in report.budgets)
         return
@@ -88,11 +101,27 @@ def speeds(report: Report) -> Iterator[str]:
             str(b.rows),
             f"{b.verify_ms:.3f}",
             f"{b.round_ms:.3f}",
+            f"{b.break_even:.2f}",
             *(f"{b.tokens_per_s[t]:.1f}" if t in b.tokens_per_s else "-" for t in taus),
         )
         for b in report.budgets
     ]
-    yield from table(("budget", "rows", "verify ms", "round ms", *(f"tau {t}" for t in taus)), rows, left=0)
+    header = ("budget", "rows", "verify ms", "round ms", "break-even", *(f"tau {t}" for t in taus))
+    yield from table(header, rows, left=0)
+    yield "  break-even: the tau at which a round is as fast as decoding without speculation"
+    yield from advice(report)
+
+
+def advice(report: Report) -> Iterator[str]:
+    """The recommended budget, or why there is none."""
+    if report.recommended is None:
+        yield "  no budget is recommended: the drafter spec has no expected_tau; `ddtreec bench --tau` measures it"
+        return
+    best = next(b for b in report.budgets if b.budget == report.recommended)
+    plain = report.budgets[0].tokens_per_s["1"]
+    speed = f"tau {best.expected_tau:.2f} expected, {best.expected_per_s:.1f} tokens/s; without speculation {plain:.1f}"
+    yield f"  recommended budget: {best.budget} ({speed})"
+    yield f"  expected tau: {' '.join(report.tau_source.split())}"
 
 
 def kernels(report: Report) -> Iterator[str]:

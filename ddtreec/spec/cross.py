@@ -5,17 +5,21 @@ What an op's fields mean, and whether blocks and values chain, is checked where 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ddtreec.core.errors import Problem
 from ddtreec.core.units import parse_bytes, parse_rate
 from ddtreec.spec.cross_split import split_problems, split_warnings
-from ddtreec.spec.schema import MAX_LAYERS, DrafterSpec, Kind, ModelSpec, StackItem
+from ddtreec.spec.schema import MAX_LAYERS, MOST_ROWS, DrafterSpec, Kind, ModelSpec, StackItem
 from ddtreec.spec.source import Path, dotted
 
 if TYPE_CHECKING:
     from ddtreec.spec.load import LoadedEngine
+
+LEAST_ARCH = 90
+"""Of CUDA kernels: launches that wait for their predecessor themselves."""
 
 
 def check(loaded: LoadedEngine) -> tuple[list[Problem], list[Problem]]:
@@ -27,6 +31,7 @@ def check(loaded: LoadedEngine) -> tuple[list[Problem], list[Problem]]:
         _drafter_problems,
         _limit_problems,
         _topology_problems,
+        _cuda_problems,
         split_problems,
     )
     problems = [problem for each in checks for problem in each(loaded)]
@@ -202,6 +207,37 @@ def _topology_problems(loaded: LoadedEngine) -> Iterator[Problem]:
         if not counts or sorted(set(counts)) != counts:
             message = f"the points of `{dotted(path)}` must grow in bytes, one at least"
             yield loaded.problem("S041", message, "topology", path)
+
+
+def _cuda_problems(loaded: LoadedEngine) -> Iterator[Problem]:
+    """What CUDA kernels are written for: bfloat16, steps of at most MOST_ROWS rows, devices whose limits are known."""
+    if loaded.topology.backend != "cuda":
+        return
+    engine, drafter, device = loaded.engine, loaded.drafter, loaded.topology.device
+    if engine.dtype != "bfloat16":
+        message = f"CUDA kernels compute in bfloat16, not in {engine.dtype}"
+        hint = "write dtype: bfloat16; the CPU backend (--set topology=cpu) takes every dtype"
+        yield loaded.problem("S044", message, "engine", ("dtype",), help=hint)
+    if engine.limits.chunk > MOST_ROWS:
+        message = f"a chunk of {engine.limits.chunk} rows, CUDA kernels take at most {MOST_ROWS} rows a step"
+        hint = f"at most {MOST_ROWS}"
+        yield loaded.problem("S044", message, "engine", ("limits", "chunk"), help=hint)
+    if drafter is not None and drafter.block_size > MOST_ROWS:
+        message = f"a block of {drafter.block_size} rows, CUDA kernels take at most {MOST_ROWS} rows a step"
+        hint = f"a drafter of at most {MOST_ROWS}"
+        yield loaded.problem("S044", message, "drafter", ("block_size",), help=hint)
+    for field in ("arch", "sms", "shared_memory"):
+        if getattr(device, field) is None:
+            message = f"a topology of CUDA devices without `{field}`, which CUDA kernels are made for"
+            hint = {"arch": "e.g. arch: sm_90", "sms": "e.g. sms: 132", "shared_memory": "e.g. shared_memory: 99KiB"}
+            yield loaded.problem("S044", message, "topology", ("device",), key=True, help=hint[field])
+    if device.arch is not None and not re.fullmatch(r"sm_[0-9]{2,3}", device.arch):
+        hint = "the compute capability without its dot, e.g. sm_90 or sm_120"
+        yield loaded.problem("S044", f"`{device.arch}` is no CUDA arch", "topology", ("device", "arch"), help=hint)
+    elif device.arch is not None and int(device.arch.removeprefix("sm_")) < LEAST_ARCH:
+        message = f"CUDA kernels need sm_{LEAST_ARCH} or newer, not {device.arch}"
+        hint = f"a device of compute capability {LEAST_ARCH / 10} or newer"
+        yield loaded.problem("S044", message, "topology", ("device", "arch"), help=hint)
 
 
 def _unit(loaded: LoadedEngine, path: Path, text: object, parse: object) -> Iterator[Problem]:

@@ -88,6 +88,10 @@ NOTES: dict[str, dict[str, Note]] = {
         "hidden": Note("Width of that target.", 7168, "values"),
         "vocab": Note("Vocabulary of that target.", 163840, "tokens"),
     },
+    "TauSpec": {
+        "points": Note("Tree nodes besides the root, and tokens committed a round.", [[4, 4.0], [8, 5.4]], "tokens"),
+        "source": Note("Where the figures are from.", "256 held-out prompts, greedy, 2026-11-29"),
+    },
     "DrafterSpec": {
         "target": Note("The target it was trained for; checked against the model.", {"layers": 61, "hidden": 7168}),
         "block_size": Note("Rows of one draft pass, the anchor included: it proposes one token fewer.", 8, "rows"),
@@ -97,6 +101,7 @@ NOTES: dict[str, dict[str, Note]] = {
         "checkpoint": Note("How the drafter's checkpoint names its tensors.", {"prefix": ""}),
         "ropes": Note("Rotary tables by name, as in a model."),
         "blocks": Note("Runs of ops by name, as in a model."),
+        "expected_tau": Note("Tokens a round commits by tree budget: what `plan` recommends a budget by."),
         "context": Note("Stack that turns target features of committed tokens into keys and values."),
         "draft": Note("Stack that turns the anchor and masks into logits."),
     },
@@ -117,6 +122,18 @@ NOTES: dict[str, dict[str, Note]] = {
         "budget": Note("Tree nodes of a round besides the root; the verify step has one row more.", 16, "nodes"),
         "cost_aware": Note("Stop growing where predicted tokens a second no longer rise.", True),
     },
+    "ReachedSpec": {
+        "us": Note("What a kernel takes however little it reads, besides its launches.", 4.0, "microseconds"),
+        "read": Note("Share of the best read rate at which it reads weights and caches.", 0.9),
+        "flops": Note("Products a second at few rows.", 1.2e14, "FLOP/s"),
+    },
+    "KernelsSpec": {
+        "linear": Note("Matrix products, those of absorbed attention among them."),
+        "router": Note("Choice of experts."),
+        "experts": Note("Routed experts."),
+        "latent_attention": Note("Absorbed attention over the latent cache."),
+        "block_attention": Note("Attention of the drafter."),
+    },
     "DeviceSpec": {
         "name": Note("The device as people call it.", "NVIDIA RTX PRO 6000 Blackwell"),
         "arch": Note("Compute architecture of a GPU.", "sm_120"),
@@ -129,6 +146,13 @@ NOTES: dict[str, dict[str, Note]] = {
         ),
         "flops": Note("Dense products a second that large ones reach.", 4.17e14, "FLOP/s"),
         "launch_us": Note("Time between two kernels of one graph.", 1.0, "microseconds"),
+        "early_us": Note(
+            "Least time from launch to launch where each begins while the one before it ends, as CUDA kernels here do; "
+            "launch_us where it is not known.",
+            1.5,
+            "microseconds",
+        ),
+        "kernels": Note("What kernels of this compiler were measured to reach on this device, by op."),
         "sms": Note("Multiprocessors.", 188),
         "shared_memory": Note("Shared memory one block may use.", "99KiB", "bytes with unit"),
         "l2": Note("Size of the second-level cache.", "128MiB", "bytes with unit"),

@@ -14,6 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field
 Kind = Literal["model", "drafter", "quant", "tree", "topology", "engine"]
 MAX_LAYERS, MAX_DEVICES = 512, 1024
 """Beyond any machine and model of the kind; they keep a slip of the finger from filling the memory."""
+MOST_ROWS = 128
+"""Rows of a step on a GPU: a tree mask has this many bits."""
 
 Scalar = int | float | bool | str | None
 FieldValue = Scalar | tuple[Scalar, ...]
@@ -130,12 +132,20 @@ class TargetContract(Strict):
     vocab: Positive
 
 
+class TauSpec(Strict):
+    """Tokens committed a round by tree budget: (nodes besides the root, tau) points, and where they were measured."""
+
+    points: tuple[tuple[Positive, PositiveFloat], ...]
+    source: str
+
+
 class DrafterSpec(Spec):
     """A DFlash drafter: two layer graphs over the same layers.
 
     `context` turns target features of committed tokens into per-layer keys and values (input `features`);
     `draft` turns [anchor, MASK, ...] into logits (input `tokens`, output `logits`).
     `block_size` counts the anchor. `taps` are 0-based target layers, features are the residual AFTER the layer.
+    `expected_tau`: what trees are worth, for `plan`; nothing that runs reads it.
     """
 
     kind: Literal["drafter"]
@@ -147,6 +157,7 @@ class DrafterSpec(Spec):
     checkpoint: CheckpointSpec = CheckpointSpec()
     ropes: dict[Ident, RopeSpec] = {}
     blocks: dict[Ident, BlockSpec]
+    expected_tau: TauSpec | None = None
     context: tuple[StackItem, ...]
     draft: tuple[StackItem, ...]
 
@@ -178,6 +189,25 @@ class TreeSpec(Spec):
     cost_aware: bool = False
 
 
+class ReachedSpec(Strict):
+    """What kernels of one op were measured to take, besides their launches: `us`, then reads at the share `read` of the
+    best read rate, then products at `flops`."""
+
+    us: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    read: Annotated[float, Field(gt=0, le=1)]
+    flops: PositiveFloat
+
+
+class KernelsSpec(Strict):
+    """Measured kernels by op. An op that is not named reads at the best rate and multiplies at `device.flops`."""
+
+    linear: ReachedSpec | None = None
+    router: ReachedSpec | None = None
+    experts: ReachedSpec | None = None
+    latent_attention: ReachedSpec | None = None
+    block_attention: ReachedSpec | None = None
+
+
 class DeviceSpec(Strict):
     """One device of the topology. Facts with their source; `read_rate` maps transfer bytes to achieved bytes/s."""
 
@@ -188,6 +218,8 @@ class DeviceSpec(Strict):
     read_rate: tuple[tuple[str, str], ...]
     flops: PositiveFloat
     launch_us: float = 0.0
+    early_us: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    kernels: KernelsSpec | None = None
     sms: Positive | None = None
     shared_memory: str | None = None
     l2: str | None = None

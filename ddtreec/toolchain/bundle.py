@@ -20,9 +20,11 @@ from typing import NoReturn
 import msgspec
 
 from ddtreec.artifacts import manifest as manifest_file
+from ddtreec.artifacts.formats import format_of
 from ddtreec.artifacts.manifest import BUNDLE_FORMAT, MANIFEST, Manifest
 from ddtreec.core.digest import of_bytes
 from ddtreec.core.errors import BundleError, Loc, Problem
+from ddtreec.core.paths import display
 
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
 """Of Linux's renameat2."""
@@ -35,7 +37,7 @@ OLD = "-old"
 
 def make_manifest(
     files: Mapping[str, bytes], *, engine: str, tool: str, backend: str, topology: str, spec: bytes,
-    overrides: tuple[str, ...],
+    overrides: tuple[str, ...], edited: tuple[str, ...] = (),
 ) -> Manifest:  # fmt: skip
     """The manifest of `files` (relative path to content, the manifest not among them), sorted by path."""
     return Manifest(
@@ -46,6 +48,7 @@ def make_manifest(
         topology=topology,
         spec_digest=of_bytes(spec),
         overrides=overrides,
+        edited=edited,
         files={path: of_bytes(files[path]) for path in sorted(files)},
     )
 
@@ -232,11 +235,19 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a bundle. Raises BundleError where there is none or it cannot be read."""
+    """The manifest of a bundle. Raises BundleError where there is none, B016 where it cannot be read, and B022 for one
+    of another format."""
     path = folder / MANIFEST
     try:
-        return manifest_file.decode(path.read_bytes())
+        data = path.read_bytes()
+        found = format_of(data)
+        if found not in (None, BUNDLE_FORMAT):
+            text = f"the bundle has format {found}, this ddtreec reads format {BUNDLE_FORMAT}"
+            hint = "compile it again, or read it with the ddtreec that made it"
+            raise BundleError(Problem("B022", text, Loc(display(path)), help=hint))
+        return manifest_file.decode(data)
     except OSError as error:
         _explain(error, path)
     except msgspec.DecodeError as error:
-        raise BundleError(Problem("B016", f"not a manifest: {error}", Loc(str(path)))) from error
+        text = f"not a manifest: {error}"
+        raise BundleError(Problem("B016", text, Loc(display(path)), help="compile it again")) from error

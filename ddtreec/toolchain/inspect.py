@@ -1,15 +1,19 @@
-"""What a bundle holds: manifest, files with the state of their digests, plan and spec. Runs nothing."""
+"""What a bundle holds: manifest, files with the state of their digests, plan, spec and kernels. Runs nothing."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from ddtreec.artifacts import kernels as kernel_file
 from ddtreec.artifacts import plan as plan_file
-from ddtreec.artifacts.manifest import BUNDLE_FORMAT, MANIFEST, PLAN, Manifest
+from ddtreec.artifacts.formats import format_of
+from ddtreec.artifacts.kernels import KERNELS, KERNELS_FORMAT, KernelTable
+from ddtreec.artifacts.manifest import MANIFEST, PLAN, Manifest
 from ddtreec.artifacts.plan import PLAN_FORMAT, Plan
 from ddtreec.core.digest import of_file
 from ddtreec.core.errors import BundleError, Loc, Problem
@@ -18,6 +22,7 @@ from ddtreec.toolchain.bundle import STAGE, read_manifest
 
 SPEC = "spec.json"
 AGAIN = "compile it again"
+T = TypeVar("T")
 FileState = Literal["ok", "edited", "missing", "unlisted"]
 
 
@@ -40,6 +45,8 @@ class Bundle:
     files: tuple[FileFacts, ...]
     plan: Plan
     spec: dict[str, Any]
+    kernels: KernelTable | None = None
+    """None where the bundle has no CUDA kernels."""
 
     @property
     def whole(self) -> bool:
@@ -58,12 +65,13 @@ def read_bundle(folder: Path) -> Bundle:
     if not (folder / MANIFEST).is_file():
         raise BundleError(_no_bundle(folder))
     manifest = read_manifest(folder)
-    if manifest.format != BUNDLE_FORMAT:
-        text = f"the bundle has format {manifest.format}, this ddtreec reads format {BUNDLE_FORMAT}"
-        hint = f"read it with ddtreec {manifest.tool}, or {AGAIN}"
-        raise BundleError(Problem("B022", text, Loc(display(folder / MANIFEST)), help=hint))
     files = tuple(file_facts(folder, manifest))
-    return Bundle(folder, manifest, files, _plan(folder), _spec(folder))
+    plan = _read(folder / PLAN, "plan", plan_file.decode, PLAN_FORMAT)
+    spec = _read(folder / SPEC, "spec", _spec)
+    if KERNELS not in manifest.files:
+        return Bundle(folder, manifest, files, plan, spec)
+    kernels = _read(folder / KERNELS, "kernel table", kernel_file.decode, KERNELS_FORMAT)
+    return Bundle(folder, manifest, files, plan, spec, kernels)
 
 
 def file_facts(folder: Path, manifest: Manifest) -> list[FileFacts]:
@@ -92,25 +100,22 @@ def _no_bundle(folder: Path) -> Problem:
     return Problem("B020", text, Loc(display(folder)), help="give the folder that `ddtreec compile` printed")
 
 
-def _plan(folder: Path) -> Plan:
-    place = Loc(display(folder / PLAN))
+def _read(path: Path, what: str, decode: Callable[[bytes], T], known: int | None = None) -> T:
+    """A file of a bundle; `known` is the format that `decode` reads, None for a file without one. Raises BundleError
+    B017 and B022."""
+    place = Loc(display(path))
     try:
-        plan = plan_file.decode((folder / PLAN).read_bytes())
+        data = path.read_bytes()
+        found = None if known is None else format_of(data)
+        if found not in (None, known):
+            text = f"the {what} has format {found}, this ddtreec reads format {known}"
+            raise BundleError(Problem("B022", text, place, help=AGAIN))
+        return decode(data)
     except OSError as error:
-        raise BundleError(Problem("B017", f"no plan: {error.strerror or error}", place, help=AGAIN)) from None
+        raise BundleError(Problem("B017", f"no {what}: {error.strerror or error}", place, help=AGAIN)) from None
     except msgspec.DecodeError as error:
-        raise BundleError(Problem("B017", f"the plan cannot be read: {error}", place, help=AGAIN)) from None
-    if plan.format != PLAN_FORMAT:
-        text = f"the plan has format {plan.format}, this ddtreec reads format {PLAN_FORMAT}"
-        raise BundleError(Problem("B022", text, place, help=AGAIN))
-    return plan
+        raise BundleError(Problem("B017", f"the {what} cannot be read: {error}", place, help=AGAIN)) from None
 
 
-def _spec(folder: Path) -> dict[str, Any]:
-    place = Loc(display(folder / SPEC))
-    try:
-        return msgspec.json.decode((folder / SPEC).read_bytes(), type=dict[str, Any])
-    except OSError as error:
-        raise BundleError(Problem("B017", f"no spec: {error.strerror or error}", place, help=AGAIN)) from None
-    except msgspec.DecodeError as error:
-        raise BundleError(Problem("B017", f"the spec cannot be read: {error}", place, help=AGAIN)) from None
+def _spec(data: bytes) -> dict[str, Any]:
+    return msgspec.json.decode(data, type=dict[str, Any])

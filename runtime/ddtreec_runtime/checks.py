@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,8 +18,8 @@ from ddtreec_runtime.tree import Tree
 
 def device(name: str) -> None:
     """R009 for a device that this runtime does not drive."""
-    if name not in ("auto", "cpu"):
-        raise SpecError(Problem("R009", f"unknown device '{name}'", help="use 'auto' or 'cpu'"))
+    if name not in ("auto", "cpu", "cuda"):
+        raise SpecError(Problem("R009", f"unknown device '{name}'", help="use 'auto', 'cpu' or 'cuda'"))
 
 
 def threads(count: int | None) -> None:
@@ -27,24 +28,35 @@ def threads(count: int | None) -> None:
         raise SpecError(Problem("R009", f"threads is {count!r}", help="give 1 or more, or None to let the plan decide"))
 
 
-def backend(bundle: Bundle) -> None:
-    """B027 where the bundle is for a device that is not here."""
-    kind = bundle.plan.backend
-    if kind == "cpu":
+def backend(bundle: Bundle, asked: str = "auto") -> None:
+    """B027 where the bundle is for a device that is not here, or not for the one that was asked for."""
+    kind, way = bundle.plan.backend, "compile the engine for the CPU: ddtreec compile ENGINE.yaml --set topology=cpu"
+    if asked not in ("auto", kind):
+        found = f"the bundle is for {kind} ({bundle.plan.topology}), not for {asked}"
+        if asked == "cuda":
+            way = (
+                "compile the engine for a GPU: ddtreec compile ENGINE.yaml --set topology=h200-x1 --set dtype=bfloat16"
+            )
+    elif kind == "cuda" and not torch.cuda.is_available():
+        found = f"the bundle is for {kind} ({bundle.plan.topology}) and this machine has no CUDA device"
+    else:
         return
-    found = "this machine has no CUDA device" if not torch.cuda.is_available() else "this runtime has no CUDA backend"
-    raise BundleError(
-        Problem(
-            "B027",
-            f"the bundle is for {kind} ({bundle.plan.topology}) and {found}",
-            Loc(str(bundle.path)),
-            help="compile the engine for the CPU: ddtreec compile ENGINE.yaml --set topology=cpu",
-        )
-    )
+    note = blind_torch() if kind == "cuda" and asked != "cpu" else ""
+    raise BundleError(Problem("B027", found, Loc(str(bundle.path)), note=note, help=way))
 
 
-def dtype(name: str, known: Mapping[str, torch.dtype]) -> str:
+def blind_torch(driver: Path = Path("/proc/driver/nvidia/version")) -> str:
+    """What to say where NVIDIA's driver is loaded and this torch cannot use it, else nothing."""
+    if torch.version.cuda is not None or not driver.exists():
+        return ""
+    return f"NVIDIA's driver is loaded, but torch {torch.__version__} is built without CUDA; install one that has it"
+
+
+def dtype(name: str, known: Mapping[str, object]) -> str:
     """The dtype's name; R009 for one that is not known."""
+    if name not in known and len(known) == 1:
+        (only,) = known
+        raise SpecError(Problem("R009", f"this bundle runs in {only} alone, not in '{name}'", help="name no dtype"))
     if name not in known:
         raise SpecError(Problem("R009", f"unknown dtype '{name}'", help=f"use one of {', '.join(known)}"))
     return name

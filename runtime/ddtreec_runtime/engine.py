@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Literal
@@ -33,6 +34,18 @@ from ddtreec_runtime.weights import Progress, audit, load_all, read_checkpoint
 
 Speculation = Literal["tree", "chain", "off"]
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How to generate, as the caller says it."""
+
+    max_new_tokens: int
+    params: SamplingParams
+    stop: tuple[str, ...]
+    speculation: str | None
+    budget: int | None
+    ignore_eos: bool
 
 
 class Engine:
@@ -78,8 +91,9 @@ class Engine:
         """Open a bundle and load the weights it needs.
 
         weights_dir: Hugging Face directory of the target; drafter_dir: of the DFlash drafter, None loads no drafter and
-        leaves speculation off. device: 'auto' or 'cpu'. dtype: 'float32', 'bfloat16' or 'float64' for activations,
-        caches and weights, by default the one the bundle was planned for. progress: called as (bytes done, bytes in
+        leaves speculation off. device: 'auto', 'cpu' or 'cuda'; a bundle runs on the kind it was compiled for, so this
+        only refuses another. dtype: 'float32', 'bfloat16' or 'float64' for activations, caches and weights, by default
+        the one the bundle was planned for, on a GPU no other. progress: called as (bytes done, bytes in
         all, weight id). threads: CPU threads to compute with, by default what the plan's matrices are worth (see
         `ddtreec_runtime.threads`): one for small models, at most torch's own number.
 
@@ -90,9 +104,9 @@ class Engine:
         checks.device(device)
         checks.threads(threads)
         bundle = open_bundle(bundle_dir)
-        checks.backend(bundle)
+        checks.backend(bundle, device)
         plan = bundle.plan
-        compute = DTYPES[checks.dtype(dtype or plan.dtype, DTYPES)]
+        compute = DTYPES[checks.dtype(dtype or plan.dtype, DTYPES if plan.backend == "cpu" else {plan.dtype: None})]
         if drafter_dir is not None and plan.drafter is None:
             raise SpecError(checks.no_drafter_planned(str(drafter_dir)))
         checkpoints = {"target": read_checkpoint(Path(weights_dir))}
@@ -101,6 +115,12 @@ class Engine:
         needed = tuple(w for w in plan.weights if w.store in checkpoints)
         strange = [line for store, checkpoint in checkpoints.items() for line in audit(checkpoint, needed, store)]
         tokenizer = Tokenizer.from_dir(weights_dir)  # if it is broken, not after an hour of loading
+        if plan.backend == "cuda":
+            from ddtreec_runtime.backends.cuda.engine import load  # here alone: it needs a GPU and its bindings
+
+            engine = load(bundle, checkpoints, needed, tokenizer, drafter_dir is not None, progress)
+            engine.warnings = tuple(strange)
+            return engine
         weights = load_all(checkpoints, needed, plan.mesh, compute, progress)
         programs = plan.programs if drafter_dir is not None else [p for p in plan.programs if p.name == "target"]
         with torch.inference_mode():
@@ -128,7 +148,7 @@ class Engine:
     @alone
     @computing
     def logits(self, token_ids: Sequence[int]) -> Tensor:
-        """Next-token logits after every token: [T, V] in the engine's dtype.
+        """Next-token logits after every token: [T, V] in float32 or the engine's dtype, the wider.
 
         Raises SpecError: R001 no tokens, R002 more than the context, R003 an id outside the vocabulary.
         """
@@ -167,7 +187,7 @@ class Engine:
     @alone
     @computing
     def tree_logits(self, prefix_ids: Sequence[int], node_ids: Sequence[int], parents: Sequence[int]) -> Tensor:
-        """Next-token logits at every node of a token tree behind a prefix: [N, V] in the engine's dtype.
+        """Next-token logits at every node of a token tree behind a prefix: [N, V], of the dtype of `logits`.
 
         prefix_ids: committed tokens, may be empty. node_ids: token of every node, node 0 the root (the token right
         behind the prefix); parents: parent of every node, parents[0] = -1 and parents[i] < i. A node sees the prefix,
@@ -188,7 +208,7 @@ class Engine:
     @alone
     @computing
     def draft_logits(self, token_ids: Sequence[int]) -> Tensor:
-        """What the drafter guesses behind these tokens: [block - 1, V] in the engine's dtype.
+        """What the drafter guesses behind these tokens: [block - 1, V], of the dtype of `logits`.
 
         token_ids: the last one is the anchor, those before it are context. Row j scores the token j + 1 places behind
         the anchor. Raises SpecError as `logits` does, R001 for fewer than two tokens, R005 without a drafter.
@@ -239,20 +259,28 @@ class Engine:
         R005 speculation without a drafter, R006 max_new_tokens, R007 stop strings without a tokenizer, R011..R014
         sampling, R102 empty stop string; NonFiniteLogits (R015) when the target's logits are not numbers.
         """
-        plan, parts = self.plan, self._fresh()
-        prompt = self.check_prompt(prompt_ids)
         params = SamplingParams(temperature, top_p, top_k, seed)
-        mode = checks.speculation(speculation, plan, parts.drafter is not None, budget)
-        nodes = checks.budget(budget, plan, mode)
-        limit = min(checks.new_tokens(max_new_tokens), plan.limits.context - len(prompt))
-        stops = checks.stops(stop, self.tokenizer)
-        output = Output(self.tokenizer, () if ignore_eos else plan.model.eos, stops, on_tokens)
-        job = Job(prompt, limit, params, plan.tree, mode, nodes)
-        done = run_job(job, parts.target, parts.drafter, output.accept, recorded(on_round, params))
-        done.text = output.finish()
-        if output.stopped:
-            done.finish_reason = "stop"
-        return done
+        asked = Wish(max_new_tokens, params, tuple(stop), speculation, budget, ignore_eos)
+        job, output = self._job(prompt_ids, asked, on_tokens)
+        return finished(self._decode(job, output, on_round), output)
+
+    def _job(
+        self, prompt_ids: Sequence[int], asked: Wish, on_tokens: Callable[[list[int], str], None] | None
+    ) -> tuple[Job, Output]:
+        """A checked request, and what its tokens become."""
+        plan, drafting = self.plan, self._live().drafter is not None
+        prompt = self.check_prompt(prompt_ids)
+        mode = checks.speculation(asked.speculation, plan, drafting, asked.budget)
+        nodes = checks.budget(asked.budget, plan, mode)
+        limit = min(checks.new_tokens(asked.max_new_tokens), plan.limits.context - len(prompt))
+        stops = checks.stops(asked.stop, self.tokenizer)
+        output = Output(self.tokenizer, () if asked.ignore_eos else plan.model.eos, stops, on_tokens)
+        return Job(prompt, limit, asked.params, plan.tree, mode, nodes, heed_stops=not asked.ignore_eos), output
+
+    def _decode(self, job: Job, output: Output, on_round: Callable[[Round], None] | None) -> Generation:
+        """Runs a job to its end; `output` gets the tokens as they are committed."""
+        parts = self._fresh()
+        return run_job(job, parts.target, parts.drafter, output.accept, recorded(on_round, job.params))
 
     # ---- looking inside ----
 
@@ -306,6 +334,14 @@ class Engine:
         if parts.drafter is not None:
             parts.drafter.reset()
         return parts
+
+
+def finished(done: Generation, output: Output) -> Generation:
+    """The generation with its text, and with why it ended."""
+    done.text = output.finish()
+    if output.stopped:
+        done.finish_reason = "stop"
+    return done
 
 
 __all__ = ["Engine", "Generation", "Speculation", "Tree"]

@@ -110,6 +110,8 @@ class Job:
     mode: Mode | None = None
     budget: int = 0
     request: int = 0
+    heed_stops: bool = True
+    """Whether the model's stop tokens end it. A loop on the device asks this; here `accept` does it."""
 
 
 class Clock:
@@ -142,7 +144,7 @@ def run_job(
     token = _prefill(job, target, drafter if job.mode else None)
     clock.lap("prefill")
     done.prefill_s = perf_counter() - began
-    ended = _take(done, [token], job, accept)
+    ended = take(done, [token], job, accept)
     while not ended:
         clock.lap("text")
         start = target.committed
@@ -156,7 +158,7 @@ def run_job(
             clock.lap("text")
         done.rounds += 1
         done.accepted_per_round.append(len(accepted))
-        ended = _take(done, [*tree.tokens[[node - 1 for node in accepted[1:]]].tolist(), bonus], job, accept)
+        ended = take(done, [*tree.tokens[[node - 1 for node in accepted[1:]]].tolist(), bonus], job, accept)
         clock.lap("text")
         if not ended:
             target.commit(accepted)
@@ -210,7 +212,7 @@ def _verify(target: TargetSource, tree: Tree, root: int, start: int) -> Tensor:
     return target.step(tokens, positions, torch.from_numpy(~tree.visibility).unsqueeze(1))
 
 
-def _take(done: Generation, ids: list[int], job: Job, accept: Accept) -> bool:
+def take(done: Generation, ids: list[int], job: Job, accept: Accept) -> bool:
     """Add committed ids to the output, cut at its end. Whether generation is over."""
     ids = ids[: job.limit - len(done.output_ids)]
     keep, stopped = accept(ids)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace
 
 import torch
@@ -77,7 +78,8 @@ class BoundProgram:
         """Fill the arena with NaN bytes before every run, to show that nothing reads stale data. For tests."""
         self.watch: Callable[[StepState, Mapping[str, Tensor]], None] | None = None
         """Hears of every value of every step (rank 0's), which then runs call by call: slower, the same results."""
-        self.persistent = [self._persistent(state) for state in states]
+        self.persistent = [kept_buffers(program, state.dtype) for state in states]
+        self._shape_of = {v.id: v.shape for v in program.values if v.home == "persistent"}
         self._bound: dict[tuple[int, int], list[Callable[[], object]]] = {}
 
     def run(self) -> None:
@@ -111,12 +113,6 @@ class BoundProgram:
         rows = self._shape_of[value][0]
         return buffer[: self.states[0].out_rows if rows == "out_rows" else self.states[0].rows]
 
-    def _persistent(self, state: StepState) -> dict[str, Tensor]:
-        values = [v for v in self.program.values if v.home == "persistent"]
-        self._shape_of = {v.id: v.shape for v in values}
-        most = self.program.max_rows, self.program.max_out_rows
-        return {v.id: torch.zeros(resolve(v.shape, *most), dtype=buffer_dtype(v.dtype, state.dtype)) for v in values}
-
     def _bind(self, rows: int, out_rows: int) -> list[Callable[[], object]]:
         """The calls of a step of this many rows on all ranks, in order; kept for the next step of this size."""
         if rows > self.program.max_rows or out_rows > max(self.program.max_out_rows, 0):
@@ -134,28 +130,49 @@ class BoundProgram:
 
     def _buffers(self, rank: int, rows: int, out_rows: int) -> SimpleNamespace:
         """Views of one rank's buffers for this many rows."""
-        state, arena, kept = self.states[rank], self.arenas[rank], self.persistent[rank]
-        views: dict[str, Tensor] = {}
-        for value in self.program.values:
-            if value.home != "token":
-                views[value.id] = self._view(value, views, arena, kept, resolve(value.shape, rows, out_rows), state)
-        return namespace(views)
+        homes = Homes(self.inputs, self.arenas[rank], self.persistent[rank])
+        return namespace(views(self.program, homes, rows, out_rows, self.states[rank].dtype, self.scale))
 
-    def _view(
-        self,
-        value: Value,
-        views: Mapping[str, Tensor],
-        arena: Tensor,
-        kept: Mapping[str, Tensor],
-        shape: tuple[int, ...],
-        state: StepState,
-    ) -> Tensor:
-        if value.home == "alias":
-            return alias(views[value.parent], value.start, shape)
-        if value.home == "input":
-            return self.inputs[value.id][: shape[0]]
-        if value.home == "persistent":
-            return kept[value.id][: shape[0]]
-        dtype = buffer_dtype(value.dtype, state.dtype)
-        start = value.offset * self.scale
-        return arena[start : start + math.prod(shape) * dtype.itemsize].view(dtype).view(shape)
+
+@dataclass(frozen=True, slots=True)
+class Homes:
+    """Where the values of a program lie: buffers of the inputs and of what outlives a step, and the arena, bytes."""
+
+    inputs: Mapping[str, Tensor]
+    arena: Tensor
+    kept: Mapping[str, Tensor]
+
+
+def views(
+    program: Program, homes: Homes, rows: int, out_rows: int, dtype: torch.dtype, grown: int = 1
+) -> dict[str, Tensor]:
+    """Every value that carries data, for a step of this many rows. `grown`: see `scale`."""
+    found: dict[str, Tensor] = {}
+    for value in program.values:
+        if value.home != "token":
+            found[value.id] = _view(value, found, homes, resolve(value.shape, rows, out_rows), dtype, grown)
+    return found
+
+
+def _view(
+    value: Value, found: Mapping[str, Tensor], homes: Homes, shape: tuple[int, ...], dtype: torch.dtype, grown: int
+) -> Tensor:
+    if value.home == "alias":
+        return alias(found[value.parent], value.start, shape)
+    if value.home == "input":
+        return homes.inputs[value.id][: shape[0]]
+    if value.home == "persistent":
+        return homes.kept[value.id][: shape[0]]
+    kind = buffer_dtype(value.dtype, dtype)
+    start = value.offset * grown
+    return homes.arena[start : start + math.prod(shape) * kind.itemsize].view(kind).view(shape)
+
+
+def kept_buffers(program: Program, dtype: torch.dtype, device: str = "cpu") -> dict[str, Tensor]:
+    """A buffer for each value that outlives a step, at its most rows."""
+    most = program.max_rows, program.max_out_rows
+    kept = [value for value in program.values if value.home == "persistent"]
+    return {
+        value.id: torch.zeros(resolve(value.shape, *most), dtype=buffer_dtype(value.dtype, dtype), device=device)
+        for value in kept
+    }

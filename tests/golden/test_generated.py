@@ -21,7 +21,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_regenerating_gives_no_difference(engine: str, tmp_path: Path) -> None:
-    driver.compile_engine(engine, out=tmp_path / engine)
+    driver.compile_engine(engine, to=ENGINES[engine], out=tmp_path / engine)
     fresh, committed = content(tmp_path / engine), content(ROOT / "generated" / engine)
     assert sorted(fresh) == sorted(committed), "run `make golden` and commit the difference"
     for path, data in fresh.items():
@@ -31,16 +31,13 @@ def test_regenerating_gives_no_difference(engine: str, tmp_path: Path) -> None:
 def test_the_house_sees_what_is_out_of_date(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "generated", tmp_path / "g")
     assert list(house.generated(tmp_path / "g")) == []
-    step = tmp_path / "g" / ENGINES[0] / "step.py"
+    one, two = list(ENGINES)[:2]
+    step = tmp_path / "g" / one / "step.py"
     step.write_text(step.read_text() + "\n")
-    (tmp_path / "g" / ENGINES[1] / "plan.txt").unlink()
-    (tmp_path / "g" / ENGINES[1] / "more.txt").write_text("")
+    (tmp_path / "g" / two / "plan.txt").unlink()
+    (tmp_path / "g" / two / "src" / "more.cu").write_text("")
     told = [line.split(" ")[0] for line in house.generated(tmp_path / "g")]
-    assert told == [
-        f"generated/{ENGINES[0]}/step.py",
-        f"generated/{ENGINES[1]}/more.txt",
-        f"generated/{ENGINES[1]}/plan.txt",
-    ]
+    assert told == [f"generated/{one}/step.py", f"generated/{two}/plan.txt", f"generated/{two}/src/more.cu"]
 
 
 def test_nothing_else_is_there() -> None:

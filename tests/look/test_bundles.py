@@ -85,6 +85,14 @@ def test_what_is_no_bundle(copy: Path, tmp_path: Path) -> None:
     assert "early stage" in run("inspect", str(tmp_path / "early"), code=5).stderr
 
 
+@pytest.mark.parametrize("name", ["manifest.json", "plan.json"])
+def test_files_of_another_version_are_told_by_their_format(copy: Path, name: str) -> None:
+    """They may have other fields, which is not what is wrong with them."""
+    (copy / name).write_text('{"format": 7, "news": []}')
+    said = run("inspect", str(copy), code=5).stderr
+    assert "B022" in said and "has format 7, this ddtreec reads format 1" in said
+
+
 def test_diff_golden() -> None:
     sets = ["--set-b", "tree.budget=8", "--set-b", "limits.context=512"]
     matches("diff-sets.txt", run("diff", "tiny-k2-cpu", "tiny-k2-cpu", *sets).stdout)

@@ -92,7 +92,7 @@ def test_every_field_has_a_note_and_every_note_a_field() -> None:
         ("quant.roles.experts.group", ["quant.roles.group"]),
         ("model.dims.hidden", ["model.dims"]),
         ("topology.link.all_reduce_us.0.1", ["topology.link.all_reduce_us"]),
-        ("source", ["topology.device.source", "topology.link.source"]),
+        ("source", ["drafter.expected_tau.source", "topology.device.source", "topology.link.source"]),
         ("limits.contxt", []),
         ("tree.budget.more", []),
         ("model.nothing", []),

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from ddtreec import driver
+from ddtreec.spec.load import load_engine
+from ddtreec.toolchain.bundle import write_bundle
 from ddtreec_runtime.doctor import probe
 from tests.messages.golden import ROOT, compare, session
 from tests.runtime.engines import K26, bundle
@@ -36,9 +38,14 @@ NAMES = (
 @pytest.fixture(scope="module")
 def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bundle of the main engine, which wants eight sm_120 cards."""
-    out = tmp_path_factory.mktemp("big") / "bundle"
-    driver.compile_engine(BIG, (), "bundle", out)
-    return out
+    return without_binaries(BIG, (), tmp_path_factory.mktemp("big") / "bundle")
+
+
+def without_binaries(engine: str | Path, overrides: tuple[str, ...], out: Path) -> Path:
+    """A bundle whose kernels were not compiled, which would take a minute and is not looked at here."""
+    loaded = load_engine(engine, overrides)
+    files = driver.build_files(loaded, "src")
+    return write_bundle(out, files, driver.manifest_of(loaded, files))
 
 
 @pytest.fixture
@@ -76,7 +83,7 @@ def test_memory_that_another_process_holds(
     machine("h200-x8", here, monkeypatch)
     out = ("topology=h200-x1", "topology.devices=8", "topology.link={kind: x, all_reduce_us: [[1KiB, 9]], "
            "all_gather_us: [[1KiB, 9]], source: x}", "limits.context=131072")  # fmt: skip
-    driver.compile_engine(BIG, out, "bundle", here / "h200")
+    without_binaries(BIG, out, here / "h200")
     compare(request, NAMES[0], session("doctor --bundle h200", MISMATCH))
 
 

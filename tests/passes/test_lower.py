@@ -33,7 +33,7 @@ def test_homes() -> None:
     assert values["L00.attention.h"] == Value("L00.attention.h", ("rows", 24))
     assert values["L00.attention.cache"].home == "token"
     assert values["features"] == Value("features", ("rows", 48), "compute", "persistent")
-    assert values["logits"] == Value("logits", ("out_rows", 36), "compute", "persistent")
+    assert values["logits"] == Value("logits", ("out_rows", 36), "float32", "persistent")
     assert values["L01.moe.ids"].dtype == "int64" and values["L01.moe.w"].dtype == "float32"
     assert {v for v, k in values.items() if k.home == "persistent"} == {"features", "logits"}
     assert lowered(PLAIN, "draft_context")[0]["features"].home == "input"
@@ -94,7 +94,7 @@ def test_cuda_runs_a_launch_as_one_call_without_its_inner_values() -> None:
     call = calls["L01.moe.add_norm_router add_norm_router"]
     assert call.outs == ("L01.attention.y", "L01.moe.h", "L01.moe.ids", "L01.moe.w")
     assert call.weights == ("L01.moe.norm", "L01.moe.router", "L01.moe.router.bias")
-    assert call.params["norm_eps"] == 1e-5 and call.params["router_top_k"] == 3
+    assert call.params["eps"] == 1e-5 and call.params["top_k"] == 3
     assert "L01.moe.routed" not in values and "L01.moe.routed" in lowered(FUSED, "target")[0]
 
 

@@ -77,7 +77,7 @@ def test_vocabulary() -> None:
     graph = cut().programs.graphs["target"]
     embed, head = graph.nodes[0], graph.producer["logits"]
     assert embed.op.params() == {"first_per": 18, "coord": "rank"} and graph.nodes[1].op.kind == "all_reduce"
-    assert head.op.kind == "all_gather" and str(graph.types["logits"]) == "compute[out_rows, 36]"
+    assert head.op.kind == "all_gather" and str(graph.types["logits"]) == "float32[out_rows, 36]"
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,8 @@ def test_linear(dtype: torch.dtype, close: float) -> None:
     for given, out in ((x, fresh(3, 2, 3, dtype=dtype)), (columns(x), columns(fresh(3, 6, dtype=dtype)))):
         K.linear(out, given, weight)
         near(out.flatten(1), want, close)
-    K.linear(fresh(0, 6, dtype=dtype), x[:0], weight)
+    for kind in (dtype, torch.float64):
+        K.linear(fresh(0, 6, dtype=kind), x[:0], weight)
 
 
 @dtypes

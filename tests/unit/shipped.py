@@ -82,8 +82,14 @@ def texts() -> dict[str, str]:
         found[f"models/{name}.yaml"] = model_text(facts, comment)
     for name, comment in DRAFTERS.items():
         drafter = understand_drafter(read_config(CONFIGS / name / "config.json"), frozenset(), name)
-        found[f"drafters/{name}.yaml"] = drafter_text(drafter.facts, comment)
+        found[f"drafters/{name}.yaml"] = drafter_text(drafter.facts, comment) + measured(name)
     return found
+
+
+def measured(drafter: str) -> str:
+    """The end of the shipped spec, from `expected_tau:` on: no configuration says it."""
+    text = (ROOT / "specs" / "drafters" / f"{drafter}.yaml").read_text("utf-8")
+    return text[text.index("expected_tau:") :]
 
 
 if __name__ == "__main__":

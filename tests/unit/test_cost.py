@@ -6,15 +6,20 @@ from dataclasses import replace
 
 import pytest
 
+from ddtreec import driver
 from ddtreec.artifacts.plan import Weight, WeightPart
 from ddtreec.core.errors import VerifyError
+from ddtreec.core.paths import data_folder
+from ddtreec.emit.cuda.table import kernel_table
 from ddtreec.ops.add import Add
-from ddtreec.ops.base import At, Cost
+from ddtreec.ops.base import At, Cost, TensorType
 from ddtreec.ops.fused import Fused, Part
 from ddtreec.ops.linear import Linear
+from ddtreec.ops.rms_norm import RmsNorm
 from ddtreec.ops.split import Split
 from ddtreec.passes import cost
 from ddtreec.passes.schedule import row_buckets
+from ddtreec.spec.load import load_engine
 
 RATES = cost.Rates(
     read=((4e6, 1.5e12), (16e6, 2.5e12), (64e6, 3.5e12)),
@@ -48,8 +53,86 @@ def test_floor_is_memory_or_arithmetic() -> None:
     assert RATES.floor(Cost(weight_bytes=1, flops=4e9)) == pytest.approx(10e-6)
 
 
+ONE_ROW = At(1, 1, 100, 2)
+
+
+def linear(name: str, outputs: int, inputs: int, size: int) -> Linear:
+    weight = Weight(name, "mlp", "target", (WeightPart(name, (outputs, inputs)),), (outputs, inputs), bytes=size)
+    return Linear((inputs,), (outputs,), weight)
+
+
+def norm_linear(name: str, outputs: int, inputs: int, size: int) -> Fused:
+    scales = Weight("w", "norm", "target", (WeightPart("w", (inputs,)),), (inputs,), bytes=0)
+    parts = (
+        Part("n", RmsNorm(inputs, 1e-5, scales), ("x",), ("h",)),
+        Part("p", linear(name, outputs, inputs, size), ("h",), ("y",)),
+    )
+    return Fused("norm_linear", parts, ("x",), ("y",))
+
+
 def test_predicted_adds_gap_and_activations() -> None:
-    assert RATES.predicted(Cost(weight_bytes=30e6, activation_bytes=2e6)) == pytest.approx(1e-6 + 32e6 / 3.0e12)
+    op, ins = linear("w", 600_000, 400_000, int(30e6)), (TensorType(("rows", 400_000)),)
+    assert replace(RATES, flops=1e30).predicted(op, ins, ONE_ROW) == pytest.approx(1e-6 + 32e6 / 3.0e12)
+
+
+def test_predicted_of_measured_kernels() -> None:
+    """Launches, activations at the best rate, and of the product its fixed time, bytes at its share, FLOPs."""
+    rates = replace(RATES, launch=2e-6, kernels={"linear": cost.Reached(3e-6, 0.5, 100e12)})
+    op, ins = norm_linear("w", 600_000, 400_000, int(30e6)), (TensorType(("rows", 400_000)),)
+    want = 2 * 2e-6 + 2e6 / 3.5e12 + 3e-6 + 30e6 / (0.5 * 3.5e12) + 2 * 600_000 * 400_000 / 100e12
+    assert rates.predicted(op, ins, ONE_ROW) == pytest.approx(want)
+    assert rates.predicted(op, ins, ONE_ROW) > rates.floor(op.cost(ins, ONE_ROW))
+    assert replace(rates, kernels={"router": cost.Reached(9.0, 0.1, 1.0)}).predicted(op, ins, ONE_ROW) == pytest.approx(
+        2 * 2e-6 + 32e6 / 3.5e12 + 2 * 600_000 * 400_000 / 400e12
+    )
+
+
+@pytest.mark.parametrize("name", ["h200-x1", "h200-x8", "rtx-pro-6000-x8-pcie"])
+def test_products_of_heads_are_like_linear_ones(name: str) -> None:
+    loaded = load_engine("tiny-k2-h200-x1", (f"topology={name}",))
+    rates = cost.Rates.of(loaded.topology)
+    if loaded.topology.device.kernels is None:
+        assert rates.kernels == {} and rates.launch == pytest.approx(loaded.topology.device.launch_us * 1e-6)
+    else:
+        assert rates.kernels["q_absorb"] == rates.kernels["v_up"] == rates.kernels["linear"]
+        assert rates.launch == pytest.approx((loaded.topology.device.early_us or 0) * 1e-6)
+
+
+def test_experts_that_were_counted_take_the_place_of_those_expected() -> None:
+    state = driver.planned(load_engine("tiny-k2-h200-x1"))
+    assert state.programs is not None
+    costed = cost.Costed(state.programs.graphs["target"], RATES)
+
+    def read(distinct: float | None) -> float:
+        nodes = costed.nodes(At(4, 4, 100, 2, distinct))
+        return next(n.cost.weight_bytes for n in nodes if n.node == "L01.moe.experts_shared")
+
+    expected = 16 * (1 - (1 - 4 / 16) ** 4)
+    assert read(expected) == pytest.approx(read(None))
+    assert (read(16) - read(8)) / (read(8) - read(4)) == pytest.approx(2)
+
+
+def test_launches_are_the_stages_of_the_kernels() -> None:
+    """The table beside the patterns says what the emitters do, for every kind of the shipped engines."""
+    seen: set[str] = set()
+    for engine in sorted(path.stem for path in (data_folder("specs") / "engines").glob("*.yaml")):
+        loaded = load_engine(engine)
+        if loaded.topology.backend != "cuda":
+            continue
+        state = driver.planned(loaded)
+        table, _ = kernel_table(state)
+        stages = {kernel.name: len(kernel.stages) for kernel in table.kernels}
+        assert state.programs is not None
+        rates = cost.Rates.of(loaded.topology)
+        for name, graph in state.programs.graphs.items():
+            kernels = table.programs[name]
+            nodes = [node for node in graph if node.op.kind != "split"]
+            assert len(kernels) == len(nodes)
+            for node, kernel in zip(nodes, kernels, strict=True):
+                if kernel:
+                    seen.add(kernel.partition("__")[0])
+                    assert rates.launches(node.op) == stages[kernel], node.id
+    assert {"experts_shared", "block_attention", "take_norm_linear"} <= seen
 
 
 def step(rows: int, seconds: float, floor: float = 0.0) -> cost.StepCost:
@@ -87,15 +170,14 @@ def test_the_cpu_launches_the_parts_and_a_gpu_the_whole() -> None:
     fused = Fused("adds", (*adds, split), ("x0", "y"), ("a", "b"))
     assert RATES.launches(fused) == 1
     assert replace(RATES, backend="cpu").launches(fused) == 3
+    assert RATES.launches(norm_linear("w", 4, 8, 64)) == replace(RATES, backend="cpu").launches(
+        norm_linear("w", 4, 8, 64)
+    )
     assert RATES.launches(Split((4, 4))) == 0
 
 
 def test_alike_ops_have_one_signature_and_others_do_not() -> None:
-    def linear(name: str, outputs: int, size: int) -> Linear:
-        weight = Weight(name, "mlp", "target", (WeightPart(name, (outputs, 8)),), (outputs, 8), bytes=size)
-        return Linear((8,), (outputs,), weight)
-
-    assert cost.signature(linear("L00.a", 4, 64)) == cost.signature(linear("L01.a", 4, 64))
-    assert cost.signature(linear("L00.a", 4, 64)) != cost.signature(linear("L00.a", 6, 64))
-    assert cost.signature(linear("L00.a", 4, 64)) != cost.signature(linear("L00.a", 4, 20))
+    assert cost.signature(linear("L00.a", 4, 8, 64)) == cost.signature(linear("L01.a", 4, 8, 64))
+    assert cost.signature(linear("L00.a", 4, 8, 64)) != cost.signature(linear("L00.a", 6, 8, 64))
+    assert cost.signature(linear("L00.a", 4, 8, 64)) != cost.signature(linear("L00.a", 4, 8, 20))
     assert cost.signature(Add()) != cost.signature(Split((4, 4)))

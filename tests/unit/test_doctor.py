@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -164,7 +164,10 @@ def test_iommu_is_no_matter_with_one_device() -> None:
 
 
 def test_the_machine_it_was_made_for() -> None:
-    assert compare(BUNDLE, cards(2), OFFERS) == ()
+    assert compare(replace(BUNDLE, ranks=1), cards(1), OFFERS) == ()
+    assert compare(replace(BUNDLE, ranks=1, arch="sm_120"), cards(1, arch="sm_121"), OFFERS) == ()
+    # Nothing but what this runtime does not do yet.
+    assert whats(compare(BUNDLE, cards(2), OFFERS)) == [("fatal", "ranks")]
 
 
 @pytest.mark.parametrize(
@@ -174,6 +177,7 @@ def test_the_machine_it_was_made_for() -> None:
         ({}, cards(1), ("fatal", "devices"), "add devices, or choose a smaller engine"),
         ({"memory": 40 * GIB}, cards(1), ("fatal", "devices"), "ddtreec compile e --set topology=one"),
         ({"arch": "sm_90"}, cards(2), ("fatal", "arch"), "ddtreec compile e --set topology=two"),
+        ({"arch": "sm_121"}, cards(2), ("fatal", "arch"), "ddtreec compile e --set topology=two"),
         ({"arch": "sm_90"}, cards(3, arch="sm_103"), ("fatal", "arch"), "write a topology of 3 x sm_103"),
         ({"memory": 97 * GIB}, cards(2), ("fatal", "memory"), "limits.context=2048"),
         ({}, cards(2, free=GIB), ("fatal", "memory"), "free it, or"),
@@ -182,6 +186,7 @@ def test_the_machine_it_was_made_for() -> None:
         ({"device": "NVIDIA RTX 5090"}, cards(2), ("harmless", "device"), "topology of this machine"),
         ({}, msgspec.structs.replace(cards(2), peer=(("", "NS"), ("NS", ""))), ("slow", "peer access"), "doctor"),
         ({}, msgspec.structs.replace(cards(2), nccl="2.26.2"), ("fatal", "known-bad NCCL"), "NCCL"),
+        ({}, cards(2), ("fatal", "ranks"), "--rank 0 --synthetic"),
         ({"tool": "9.9"}, cards(2), ("harmless", "version"), "ddtreec compile e"),
         ({"backend": "cpu", "memory": 40 * GIB}, PLAIN, ("fatal", "memory"), "limits.context=2048"),
         ({"backend": "cpu", "memory": 31 * GIB}, PLAIN, ("slow", "memory"), "swapped"),
@@ -191,8 +196,6 @@ def test_the_machine_it_was_made_for() -> None:
 def test_each_mismatch_has_its_class_and_a_way_out(
     changes: dict[str, Any], machine: Machine, want: tuple[str, str], fix: str
 ) -> None:
-    from dataclasses import replace
-
     found = compare(replace(BUNDLE, **changes), machine, OFFERS)
     finding = next((f for f in found if (f.level, f.what) == want), None)
     assert finding is not None, found
@@ -203,7 +206,7 @@ def test_each_mismatch_has_its_class_and_a_way_out(
 
 def test_more_devices_than_it_wants_are_no_matter() -> None:
     spare = (*cards(2).gpus, Gpu(2, "NVIDIA H200", "sm_90", GIB, 0))
-    assert compare(BUNDLE, msgspec.structs.replace(PLAIN, gpus=spare), OFFERS) == ()
+    assert compare(replace(BUNDLE, ranks=1), msgspec.structs.replace(PLAIN, gpus=spare), OFFERS) == ()
 
 
 # ---- this machine, through the probes ----

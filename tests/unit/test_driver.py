@@ -16,7 +16,14 @@ from ddtreec.spec.load import load_engine
 from ddtreec.toolchain.bundle import read_manifest
 
 ROOT = Path(__file__).resolve().parents[2]
-ENGINES = ("tiny-k2-cpu", "tiny-k2-cpu-x2", "kimi-k2.6-rtx-pro-6000-x8-pcie", "moonlight-16b-a3b-h200-x1")
+ENGINES = {
+    "tiny-k2-cpu": "bundle",
+    "tiny-k2-cpu-x2": "bundle",
+    "tiny-k2-h200-x1": "src",
+    "kimi-k2.6-rtx-pro-6000-x8-pcie": "src",
+    "moonlight-16b-a3b-h200-x1": "src",
+}
+"""Engine to the stage that is compared; binaries are compared in test_binaries."""
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -25,10 +32,12 @@ def content(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_two_compiles_are_byte_identical_and_hold_nothing_of_this_machine(engine: str, tmp_path: Path) -> None:
-    driver.compile_engine(engine, out=tmp_path / "one" / "bundle")
+    to = driver.stage(ENGINES[engine])
+    driver.compile_engine(engine, to=to, out=tmp_path / "one" / "bundle")
     # Another process with another hash seed, so that the order of a set can never decide anything.
     code = (
-        f"from ddtreec import driver; from pathlib import Path; driver.compile_engine({engine!r}, out=Path('bundle'))"
+        "from ddtreec import driver; from pathlib import Path; "
+        f"driver.compile_engine({engine!r}, to={to!r}, out=Path('bundle'))"
     )
     env = {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "4711", "TZ": "Asia/Tokyo", "HOME": str(tmp_path)}
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, check=True)
@@ -144,3 +153,12 @@ def test_plan_writes_no_files(tmp_path: Path) -> None:
     assert report["schema"] == "ddtreec.plan/1" and report["engine"] == "tiny-k2-cpu"
     assert sum(row["bytes"] for row in report["memory"]) + report["free_bytes"] == report["device_bytes"]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_report_of_a_cuda_plan_has_the_memory_of_its_kernels() -> None:
+    files = driver.build_files(load_engine("tiny-k2-h200-x1"), "src")
+    memory = plan_file.decode(files["plan.json"]).memory
+    text = files["plan.txt"].decode()
+    told = [line.rsplit(maxsplit=1)[1] for line in text.partition("purpose")[2].splitlines()[1 : len(memory) + 2]]
+    assert told == [*(str(row.bytes) for row in memory), str(sum(row.bytes for row in memory))]
+    assert "kernel scratch" in text

@@ -214,7 +214,7 @@ def offered(*args: str) -> list[str]:
         (("che",), {"check"}),
         (("",), set(COMMANDS)),
         (("--ver",), {"--version"}),
-        (("check", "tiny"), {"tiny-k2-cpu", "tiny-k2-cpu-x2"}),
+        (("check", "tiny"), {"tiny-k2-cpu", "tiny-k2-cpu-x2", "tiny-k2-h200-x1"}),
         (("plan", "--js"), {"--json"}),
         (("check", "--format", ""), {"text", "json", "gcc"}),
         (("completion", "z"), {"zsh"}),
@@ -272,7 +272,7 @@ def test_bash_completes(tmp_path: Path) -> None:
     )
     env = {**ENV, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
     done = subprocess.run(["bash", "-c", lines], env=env, capture_output=True, text=True, timeout=60)
-    assert sorted(done.stdout.split()) == ["tiny-k2-cpu", "tiny-k2-cpu-x2"], done
+    assert sorted(done.stdout.split()) == ["tiny-k2-cpu", "tiny-k2-cpu-x2", "tiny-k2-h200-x1"], done
 
 
 # ---- progress ----
@@ -297,6 +297,15 @@ def test_progress_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert {one["schema"] for one in told} == {"ddtreec.progress/1"}
     assert [one["done"] for one in told] == [100_000 * n for n in range(11)]
     assert told[-1]["total"] == 1_000_000 and told[0]["left_s"] is None
+
+
+def test_progress_of_other_things_than_bytes(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.reporting("plain", "compiling", unit="kernels") as report:
+        assert report is not None
+        for done in range(4):
+            report(done, 3, "linear")
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(",")[0] for line in lines] == [f"compiling: {n} % of 3 kernels" for n in (0, 30, 60, 100)]
 
 
 @pytest.mark.parametrize("style", ["none", "auto"])

@@ -8,11 +8,12 @@ from __future__ import annotations
 from ddtreec.core.codes.bench import BENCH
 from ddtreec.core.codes.bundle import BUNDLE
 from ddtreec.core.codes.checkpoint import CHECKPOINT
+from ddtreec.core.codes.device import DEVICE
 from ddtreec.core.codes.entry import Code
 from ddtreec.core.codes.run import RUN
 from ddtreec.core.codes.spec import SPEC
 
-CODES: dict[str, Code] = {**SPEC, **CHECKPOINT, **BUNDLE, **RUN, **BENCH}
+CODES: dict[str, Code] = {**SPEC, **CHECKPOINT, **BUNDLE, **DEVICE, **RUN, **BENCH}
 """Code to entry."""
 
 FAMILIES: dict[str, str] = {

@@ -61,4 +61,11 @@ BENCH: dict[str, Code] = {
         "Raise --max-new-tokens, shorten the prompts, or compile with a longer context.",
         "--max-new-tokens 1",
     ),
+    "M010": Code(
+        "one rank that cannot be measured so",
+        "--rank 0 --synthetic takes a rank, row counts and a context that the bundle has.",
+        "A bundle with fewer ranks, a smaller tree or a shorter context.",
+        "Give others, or compile with a larger tree or limits.context.",
+        "--rank 8 of a bundle for eight ranks",
+    ),
 }

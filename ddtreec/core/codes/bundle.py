@@ -57,8 +57,8 @@ BUNDLE: dict[str, Code] = {
         "a manifest.json that ends in the middle",
     ),
     "B017": Code(
-        "a bundle without a readable plan or spec",
-        "plan.json and spec.json are in the bundle and of a format this ddtreec reads.",
+        "a bundle without a readable plan, spec or kernel table",
+        "plan.json, spec.json and, of a CUDA bundle, kernels.json are there and of a format this ddtreec reads.",
         "They were edited, or are of another version.",
         AGAIN,
         "a plan.json that ends in the middle",
@@ -125,5 +125,34 @@ BUNDLE: dict[str, Code] = {
         "A call behind close() or behind the end of a with block.",
         "Load it again with Engine.load.",
         "engine.close(); engine.generate(...)",
+    ),
+    "B030": Code(
+        "NVRTC is not there",
+        "The binaries of a CUDA bundle are made by NVRTC and its Python bindings; no GPU is needed.",
+        "ddtreec was installed without its cuda extra.",
+        "pip install 'ddtreec[cuda]', or stop before the binaries with --to src.",
+        "ddtreec compile tiny-k2-h200-x1 in a fresh environment",
+    ),
+    "B031": Code(
+        "a kernel does not compile",
+        "NVRTC compiles every kernel for the arch of the topology.",
+        "A hand-edited kernel, a damaged install of NVRTC, or an arch that this NVRTC does not know.",
+        "Correct the file that is named; a kernel that nobody edited is a bug of ours to report.",
+        "a kernel in DIR of --override that lacks a brace",
+    ),
+    "B032": Code(
+        "a kernel needs more than the device has",
+        "No kernel spills registers, and static and dynamic shared memory together fit a block.",
+        "A hand-edited kernel, or a topology whose devices are smaller than any we tried.",
+        "Undo the edit; or choose another topology, and report a kernel that nobody edited.",
+        "a kernel in DIR of --override with too large an array",
+    ),
+    "B033": Code(
+        "a file of --override replaces nothing",
+        "The folder holds kernels (.cu) and headers (.cuh) called as those in src/kernels and src/cuh of the bundle, "
+        "with the same entry points.",
+        "A typing error, a renamed entry point, or an engine whose kernels have other parameters.",
+        "Compile with --to src -o DIR and take a file from there.",
+        "--override edits, where edits/linear.cu is no kernel of the engine",
     ),
 }

@@ -154,6 +154,20 @@ CHECKPOINT: dict[str, Code] = {
         "Wait until it is done, then run again.",
         "a file that grows",
     ),
+    "K029": Code(
+        "a packed weight that cannot stay packed",
+        "A GPU reads INT4 weights as the checkpoint packs them, so a rank's slice ends between two groups.",
+        "A number of ranks that cuts through a group of inputs.",
+        "Compile for another number of ranks.",
+        "96 inputs in groups of 32 on 2 ranks",
+    ),
+    "K030": Code(
+        "a weight that would lose bits",
+        "Weights that are never rounded have the dtype that the engine was compiled for.",
+        "A checkpoint with a float32 router, and an engine of specs for one in bfloat16.",
+        "Write specs for this checkpoint with `ddtreec init`, and compile again.",
+        "a router of float32 under specs of Kimi K2.6",
+    ),
     "K040": Code(
         "tokenizer.json cannot be used",
         "tokenizer.json beside the weights is one of the tokenizers library.",

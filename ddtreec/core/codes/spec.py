@@ -215,6 +215,14 @@ SPEC: dict[str, Code] = {
         "Write the placeholder where the number stands in the checkpoint.",
         'weight: "model.layers.3.mlp.gate.weight" in a repeated block',
     ),
+    "S044": Code(
+        "an engine that CUDA kernels cannot be made for",
+        "On CUDA devices an engine computes in bfloat16 and a step has at most 128 rows; the topology says arch, sms "
+        "and shared_memory of its devices.",
+        "An engine of the CPU backend on a topology of GPUs, or a topology of one's own.",
+        "Write dtype: bfloat16, limits.chunk of at most 128, and the facts of the device.",
+        "ddtreec compile tiny-k2-cpu --set topology=h200-x1",
+    ),
     "S050": Code(
         "the checkpoint's architecture is not supported",
         "`init` reads DeepSeek-V3, Kimi K2 and K2.6 checkpoints, and DFlash drafters.",
@@ -250,6 +258,13 @@ SPEC: dict[str, Code] = {
         "Choose a number of devices that divides, or pin the answer to replicated to say that it is meant.",
         "64 heads on 6 devices",
     ),
+    "S066": Code(
+        "no CUDA kernel serves a draft block of this size",
+        "The kernels of a round serve blocks of up to 32 tokens, the anchor included.",
+        "A drafter with a larger block_size on a GPU topology.",
+        "Set block_size to 32 or less; a drafter runs at a smaller block than it was trained for.",
+        "block_size: 64",
+    ),
     "S060": Code(
         "an op that does not exist",
         "`op` is one of the kinds ddtreec knows.",
@@ -271,12 +286,34 @@ SPEC: dict[str, Code] = {
         "Compare the shapes that are named; `ddtreec graph` shows all of them.",
         "in: [latent] of width 512 where 7168 values a row are expected",
     ),
+    "S063": Code(
+        "no CUDA kernel serves a width of this model",
+        "The widths of attention that CUDA kernels serve are multiples of 8 within bounds; the message names them.",
+        "A model with an unusual kv_lora, rotary width or drafter head_dim on a GPU topology.",
+        "Compile it for a topology with backend: cpu.",
+        "kv_lora: 1024",
+    ),
+    "S064": Code(
+        "no CUDA kernel serves the experts of this model as they are packed",
+        "Experts are bfloat16 or INT4 in groups of 32, their three matrices alike, a shared one is bfloat16; hidden "
+        "sizes divide by 16, widths on a rank by 8.",
+        "A quant spec with other groups or a packed shared expert, or unusual widths on many ranks.",
+        "Change what the message names, or compile for a topology with backend: cpu.",
+        "inter: 1408 on 32 ranks, each with 44",
+    ),
     "F001": Code(
         "the engine does not fit the devices",
         "Weights, caches, buffers and the reserve of one rank fit into the memory of one device.",
         "A long context, many sequences, or too few devices.",
         "Take the context that is named; fewer sequences; more devices; a quant spec that packs more.",
         "--set limits.context=1000000",
+    ),
+    "F002": Code(
+        "a kernel needs more shared memory than a block has",
+        "The tiles of every kernel fit the shared memory that the topology says one block may have.",
+        "A device with less shared memory than the smallest tiles need.",
+        "Choose a topology with as much shared memory a block as the message asks for.",
+        "a topology with shared_memory: 16KiB",
     ),
     "C001": Code(
         "the output file cannot be written",

@@ -103,20 +103,29 @@ def _on_cuda(bundle: Wanted, machine: Machine, offers: Mapping[str, Offer]) -> I
     if len(machine.gpus) < bundle.ranks:
         yield Finding("fatal", "devices", f"{len(machine.gpus)} x {machine.gpus[0].name}", devices, fix)
     used = machine.gpus[: bundle.ranks]
-    foreign = [gpu for gpu in used if bundle.arch and gpu.arch and gpu.arch != bundle.arch]
+    foreign = [gpu for gpu in used if bundle.arch and gpu.arch and not _runs(bundle.arch, gpu.arch)]
     if foreign:
         here = ", ".join(dict.fromkeys(f"{gpu.arch} ({gpu.name})" for gpu in foreign))
-        yield Finding("fatal", "arch", here, f"{bundle.arch} ({bundle.device}): kernels run on that arch alone", fix)
+        yield Finding(
+            "fatal", "arch", here, f"{bundle.arch} ({bundle.device}): kernels run on that generation alone", fix
+        )
     else:
         yield from _same_arch(bundle, used)
     yield from _room(bundle, machine, used)
     if bundle.ranks > 1:
+        one = "`ddtreec bench BUNDLE --rank 0 --synthetic` times one rank; compile for one device to run"
+        yield Finding("fatal", "ranks", "this runtime runs one rank on one GPU", f"{bundle.ranks} ranks", one)
         blocked = blocked_pairs(machine, bundle.ranks)
         if blocked:
             fix = "`ddtreec doctor` without --bundle says what to check"
             yield Finding("slow", "peer access", f"missing for {blocked}", "every pair of devices", fix)
         if (bad := bad_nccl(machine)) is not None:
             yield bad
+
+
+def _runs(made: str, here: str) -> bool:
+    """Whether binaries for one arch run on another: the same, or a later member of its generation."""
+    return made == here or (made[:-1] == here[:-1] and made[-1].isdigit() and made[-1] < here[-1])
 
 
 def _same_arch(bundle: Wanted, used: tuple[Gpu, ...]) -> Iterator[Finding]:

@@ -71,15 +71,15 @@ def _load(
             raise CheckpointError(Problem("K012", text, help=f"give the {weight.store}'s checkpoint directory"))
     slices = [{weight.id: resolve(weight, mesh, rank) for weight in weights} for rank in ranks]
     labels = {piece: key for of_rank in slices for key, piece in of_rank.items()}
-    meter = _Meter(sum(_bytes(piece, readers[piece.store]) for piece in labels), progress)
+    meter = Meter(sum(slice_bytes(piece, readers[piece.store]) for piece in labels), progress)
     loaded: dict[WeightSlice, torch.Tensor] = {}
     for piece, label in labels.items():
         meter.label = label
-        loaded[piece] = _load_slice(piece, label, readers[piece.store], dtype, meter)
+        loaded[piece] = load_slice(piece, label, readers[piece.store], dtype, meter)
     return [{key: loaded[piece] for key, piece in of_rank.items()} for of_rank in slices]
 
 
-class _Meter:
+class Meter:
     """Counts checkpoint bytes and reports them."""
 
     def __init__(self, total: int, progress: Progress | None):
@@ -91,11 +91,11 @@ class _Meter:
             self._progress(self.done, self.total, self.label)
 
 
-def _bytes(piece: WeightSlice, reader: Reader) -> int:
-    return sum(_part_bytes(piece, piece.parts[index], name, reader) for name, index in piece.names)
+def slice_bytes(piece: WeightSlice, reader: Reader) -> int:
+    return sum(part_bytes(piece, piece.parts[index], name, reader) for name, index in piece.names)
 
 
-def _part_bytes(piece: WeightSlice, part: PartSlice, name: str, reader: Reader) -> int:
+def part_bytes(piece: WeightSlice, part: PartSlice, name: str, reader: Reader) -> int:
     """Bytes the checkpoint spends on the elements of one part (packed nibbles and scales for INT4)."""
     count = math.prod(part.sizes)
     if piece.packing == "int4":
@@ -108,7 +108,7 @@ def _itemsize(dtype: str) -> int:
     return TORCH[dtype].itemsize if dtype in TORCH else 0
 
 
-def _load_slice(piece: WeightSlice, label: str, reader: Reader, dtype: torch.dtype, meter: _Meter) -> torch.Tensor:
+def load_slice(piece: WeightSlice, label: str, reader: Reader, dtype: torch.dtype, meter: Meter) -> torch.Tensor:
     """One weight of one rank. The result is seen as [experts, rows, cols]; every part fills a run of rows."""
     wide = piece.precision == "float32" and dtype not in (torch.float32, torch.float64)
     out = torch.empty(piece.shape, dtype=torch.float32 if wide else dtype)
@@ -127,7 +127,7 @@ def _load_slice(piece: WeightSlice, label: str, reader: Reader, dtype: torch.dty
         else:
             target.copy_(_narrow(_as_dims(reader.view(name), part.dims, name, reader), part.ranges))
         top += height
-        meter.add(_part_bytes(piece, part, name, reader))
+        meter.add(part_bytes(piece, part, name, reader))
     return out
 
 
@@ -147,23 +147,44 @@ def _flat(piece: WeightSlice, part: PartSlice, label: str, reader: Reader) -> tu
 
 def _copy_int4(target: torch.Tensor, piece: WeightSlice, part: PartSlice, name: str, reader: Reader) -> None:
     """Dequantises the slice `part` of one packed module into `target` (contiguous, shape part.sizes)."""
-    packed, scale = reader.view(name + "_packed"), reader.view(name + "_scale")
-    logical = (packed.shape[0], packed.shape[1] * PER_WORD)
-    if reader.has(name + "_shape") and tuple(reader.view(name + "_shape").tolist()) != logical:
-        text = f"'{name}_shape' says {reader.view(name + '_shape').tolist()}, the packed words hold {list(logical)}"
-        way = "fetch the checkpoint again from its source"
-        raise CheckpointError(Problem("K027", text, _place(name + "_shape", reader), help=way))
-    group, (start, stop) = piece.group, part.ranges[-1]
-    if part.dims[-1] == logical[1] and group and start % group == 0 and stop % group == 0:
-        rows = part.ranges[:-1]
-        words = _as_dims(packed, (*part.dims[:-1], logical[1] // PER_WORD), name, reader)
-        scales = _as_dims(scale, (*part.dims[:-1], logical[1] // group), name + "_scale", reader)
-        words = _narrow(words, (*rows, (start // PER_WORD, stop // PER_WORD)))
-        scales = _narrow(scales, (*rows, (start // group, stop // group)))
-        dequantize(words, scales, target.dtype, piece.product, out=target)
+    found = packed_views(piece, part, name, reader)
+    if found is not None:
+        dequantize(*found, target.dtype, piece.product, out=target)
     else:  # the slice runs across the inputs in another way than plain columns: unpack all of it, then cut
+        packed, scale = _packed(name, reader)
         whole = dequantize(packed, scale, target.dtype, piece.product)
         target.copy_(_narrow(_as_dims(whole, part.dims, name, reader), part.ranges))
+
+
+def packed_views(
+    piece: WeightSlice, part: PartSlice, name: str, reader: Reader
+) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """The words [.., n] and scales [.., 8 n / group] of the slice `part` of one packed module, as views of the file.
+
+    None where the slice does not run along whole groups of the inputs. Raises CheckpointError (K022 shape, K027).
+    """
+    packed, scale = _packed(name, reader)
+    inputs, group, (start, stop) = packed.shape[1] * PER_WORD, piece.group, part.ranges[-1]
+    if part.dims[-1] != inputs or not group or start % group or stop % group:
+        return None
+    rows = part.ranges[:-1]
+    words = _as_dims(packed, (*part.dims[:-1], inputs // PER_WORD), name, reader)
+    scales = _as_dims(scale, (*part.dims[:-1], inputs // group), name + "_scale", reader)
+    return (
+        _narrow(words, (*rows, (start // PER_WORD, stop // PER_WORD))),
+        _narrow(scales, (*rows, (start // group, stop // group))),
+    )
+
+
+def _packed(name: str, reader: Reader) -> tuple[torch.Tensor, torch.Tensor]:
+    """Words and scales of one packed module as the file has them."""
+    packed, scale = reader.view(name + "_packed"), reader.view(name + "_scale")
+    logical = [packed.shape[0], packed.shape[1] * PER_WORD]
+    if reader.has(name + "_shape") and reader.view(name + "_shape").tolist() != logical:
+        text = f"'{name}_shape' says {reader.view(name + '_shape').tolist()}, the packed words hold {logical}"
+        way = "fetch the checkpoint again from its source"
+        raise CheckpointError(Problem("K027", text, _place(name + "_shape", reader), help=way))
+    return packed, scale
 
 
 def _as_dims(tensor: torch.Tensor, dims: Sequence[int], name: str, reader: Reader) -> torch.Tensor:

@@ -1,0 +1,100 @@
+// take_norm_linear__w20480x7168_m64, printed from kernels/kernel.cu.j2.
+// Rows by index, their RMSNorm and 20480 x 7168 product
+#include "gemm.cuh"
+#include "rows.cuh"
+
+struct TakeNorm {
+  static constexpr int kWidth = 7168;
+  static constexpr int kVector = 8;
+  static constexpr int kThreads = 448;
+  static constexpr int kXStride = 7168;
+  static constexpr int kHStride = 7168;
+  static constexpr float kEps = 1e-05f;
+};
+
+extern "C" __global__ void __launch_bounds__(448, 1)
+take_norm_m128(const ddt::bf16* x, const ddt::bf16* w, const int* index, ddt::bf16* h, int rows) {
+  ddt::take_norm<TakeNorm>(x, w, index, h, rows);
+}
+
+struct Linear {
+  static constexpr int kOutputs = 20480;
+  static constexpr int kInputs = 7168;
+  static constexpr int kXStride = 7168;
+  static constexpr int kXHead = 0;
+  static constexpr int kYStride = 20480;
+  static constexpr int kYHead = 0;
+  static constexpr int kVector = 8;
+  static constexpr int kSlices = 16;
+  static constexpr int kPlane = 16;
+  static constexpr int kPlaneRows = 64;
+  static constexpr bool kLeave = false;
+};
+
+struct LinearM8 : Linear {
+  static constexpr int kRows = 8;
+  static constexpr int kTiles = 2;
+  static constexpr int kRowWarps = 1;
+  static constexpr int kSplit = 1;
+  static constexpr bool kSerial = false;
+  static constexpr int kAhead = 2;
+  static constexpr int kUnit = 1;
+  static constexpr int kUnitsAhead = 2;
+  static constexpr int kPass = 1;
+};
+
+struct LinearM16 : Linear {
+  static constexpr int kRows = 16;
+  static constexpr int kTiles = 2;
+  static constexpr int kRowWarps = 1;
+  static constexpr int kSplit = 1;
+  static constexpr bool kSerial = false;
+  static constexpr int kAhead = 2;
+  static constexpr int kUnit = 2;
+  static constexpr int kUnitsAhead = 2;
+  static constexpr int kPass = 2;
+};
+
+struct LinearM32 : Linear {
+  static constexpr int kRows = 32;
+  static constexpr int kTiles = 1;
+  static constexpr int kRowWarps = 1;
+  static constexpr int kSplit = 1;
+  static constexpr bool kSerial = false;
+  static constexpr int kAhead = 4;
+  static constexpr int kUnit = 4;
+  static constexpr int kUnitsAhead = 2;
+  static constexpr int kPass = 4;
+};
+
+struct LinearM64 : Linear {
+  static constexpr int kRows = 64;
+  static constexpr int kTiles = 1;
+  static constexpr int kRowWarps = 8;
+  static constexpr int kSplit = 1;
+  static constexpr bool kSerial = true;
+  static constexpr int kAhead = 2;
+  static constexpr int kUnit = 4;
+  static constexpr int kUnitsAhead = 2;
+  static constexpr int kPass = 4;
+};
+
+extern "C" __global__ void __launch_bounds__(512, 1)
+linear_m8(const ddt::bf16* x, const ddt::bf16* w, float* y, int rows) {
+  ddt::linear<LinearM8>(x, w, y, rows);
+}
+
+extern "C" __global__ void __launch_bounds__(512, 1)
+linear_m16(const ddt::bf16* x, const ddt::bf16* w, float* y, int rows) {
+  ddt::linear<LinearM16>(x, w, y, rows);
+}
+
+extern "C" __global__ void __launch_bounds__(512, 1)
+linear_m32(const ddt::bf16* x, const ddt::bf16* w, float* y, int rows) {
+  ddt::linear<LinearM32>(x, w, y, rows);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 1)
+linear_m64(const ddt::bf16* x, const ddt::bf16* w, float* y, int rows) {
+  ddt::linear<LinearM64>(x, w, y, rows);
+}

@@ -1,0 +1,89 @@
+// linear__w256x256_m64, printed from kernels/kernel.cu.j2.
+// 256 x 256 product
+#include "gemm.cuh"
+
+struct Linear {
+  static constexpr int kOutputs = 256;
+  static constexpr int kInputs = 256;
+  static constexpr int kXStride = 256;
+  static constexpr int kXHead = 0;
+  static constexpr int kYStride = 256;
+  static constexpr int kYHead = 0;
+  static constexpr int kVector = 8;
+  static constexpr int kSlices = 2;
+  static constexpr int kPlane = 1;
+  static constexpr int kPlaneRows = 64;
+  static constexpr bool kLeave = false;
+};
+
+struct LinearM8 : Linear {
+  static constexpr int kRows = 8;
+  static constexpr int kTiles = 1;
+  static constexpr int kRowWarps = 1;
+  static constexpr int kSplit = 1;
+  static constexpr bool kSerial = false;
+  static constexpr int kAhead = 4;
+  static constexpr int kUnit = 1;
+  static constexpr int kUnitsAhead = 4;
+  static constexpr int kPass = 1;
+};
+
+struct LinearM16 : Linear {
+  static constexpr int kRows = 16;
+  static constexpr int kTiles = 1;
+  static constexpr int kRowWarps = 1;
+  static constexpr int kSplit = 1;
+  static constexpr bool kSerial = false;
+  static constexpr int kAhead = 4;
+  static constexpr int kUnit = 2;
+  static constexpr int kUnitsAhead = 4;
+  static constexpr int kPass = 2;
+};
+
+struct LinearM32 : Linear {
+  static constexpr int kRows = 32;
+  static constexpr int kTiles = 1;
+  static constexpr int kRowWarps = 2;
+  static constexpr int kSplit = 2;
+  static constexpr bool kSerial = false;
+  static constexpr int kAhead = 4;
+  static constexpr int kUnit = 4;
+  static constexpr int kUnitsAhead = 2;
+  static constexpr int kPass = 4;
+};
+
+struct LinearM64 : Linear {
+  static constexpr int kRows = 64;
+  static constexpr int kTiles = 1;
+  static constexpr int kRowWarps = 4;
+  static constexpr int kSplit = 2;
+  static constexpr bool kSerial = false;
+  static constexpr int kAhead = 2;
+  static constexpr int kUnit = 4;
+  static constexpr int kUnitsAhead = 2;
+  static constexpr int kPass = 4;
+};
+
+extern "C" __global__ void __launch_bounds__(64, 1)
+linear_m8(const ddt::bf16* x, const ddt::bf16* w, ddt::bf16* y, float* planes, int* tickets,
+          int rows) {
+  ddt::linear<LinearM8>(x, w, y, planes, tickets, rows);
+}
+
+extern "C" __global__ void __launch_bounds__(64, 4)
+linear_m16(const ddt::bf16* x, const ddt::bf16* w, ddt::bf16* y, float* planes, int* tickets,
+           int rows) {
+  ddt::linear<LinearM16>(x, w, y, planes, tickets, rows);
+}
+
+extern "C" __global__ void __launch_bounds__(64, 1)
+linear_m32(const ddt::bf16* x, const ddt::bf16* w, ddt::bf16* y, float* planes, int* tickets,
+           int rows) {
+  ddt::linear<LinearM32>(x, w, y, planes, tickets, rows);
+}
+
+extern "C" __global__ void __launch_bounds__(128, 1)
+linear_m64(const ddt::bf16* x, const ddt::bf16* w, ddt::bf16* y, float* planes, int* tickets,
+           int rows) {
+  ddt::linear<LinearM64>(x, w, y, planes, tickets, rows);
+}

@@ -1,0 +1,72 @@
+"""What explains a difference between sampled texts does so for the noise of bfloat16, and for nothing else."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from ddtreec import driver
+from ddtreec_runtime import Engine
+from ddtreec_runtime.sampling import SamplingParams
+from tests.cuda_host.emulated import PAIR
+from tests.gpu.explained import Difference, edge_distance, sampled_difference, ways
+from tests.runtime.engines import scratch
+
+HEAT, TOKENS = 0.8, 64
+
+
+@cache
+def engine(dtype: str) -> Engine:
+    bundle = scratch() / "explained"
+    if not bundle.exists():
+        driver.compile_engine("tiny-k2-cpu", out=bundle)
+    return Engine.load(bundle, PAIR / "target", dtype=dtype)
+
+
+@cache
+def prompts() -> list[list[int]]:
+    with np.load(PAIR / "goldens.npz") as file:
+        return file["prompts"].tolist()
+
+
+@cache
+def text(number: int, dtype: str) -> list[int]:
+    return engine(dtype).generate(prompts()[number], TOKENS, HEAT, seed=number, ignore_eos=True).output_ids
+
+
+def difference(number: int, one: list[int], other: list[int]) -> Difference | None:
+    return sampled_difference(
+        prompts()[number],
+        (one, other),
+        SamplingParams(HEAT, seed=number),
+        lambda prefix: [*ways(engine("bfloat16"), prefix, 8), engine("float32").logits(prefix)[-1]],
+    )
+
+
+def test_bfloat16_against_float32() -> None:
+    found = [difference(number, text(number, "bfloat16"), text(number, "float32")) for number in range(8)]
+    parted = [one for one in found if one is not None]
+    print("\n".join(map(str, parted)))
+    assert len(parted) > 1 and all(one.explained for one in parted)
+
+
+def test_another_token_is_not_explained() -> None:
+    """Every tenth token replaced by the next id, or by the best but one: most of them, far from any edge."""
+    plain, faults = text(0, "float32"), []
+    for place in range(5, TOKENS, 10):
+        for wrong in ((plain[place] + 1) % 4096, (plain[place] + 2000) % 4096):
+            one = difference(0, plain, [*plain[:place], wrong, *plain[place + 1 :]])
+            assert one is not None and one.place == place
+            faults.append(one)
+    assert sum(not one.explained for one in faults) >= 0.7 * len(faults), list(map(str, faults))
+
+
+@pytest.mark.parametrize(
+    ("draw", "tokens", "distance"),
+    [(0.19, (0, 1), 0.01), (0.25, (1, 0), 0.05), (0.71, (1, 3), 0.01), (0.45, (0, 3), 0.25), (0.2, (0, 1), 0.0)],
+)
+def test_distance_to_the_edge(draw: float, tokens: tuple[int, int], distance: float) -> None:
+    sums = np.array([0.2, 0.7, 0.7, 1.0])
+    assert edge_distance(sums, draw, tokens) == pytest.approx(distance)

@@ -1,0 +1,66 @@
+"""The checker sees what it is there for: faults planted into kernels that pass."""
+
+from __future__ import annotations
+
+import pytest
+
+from ddtreec_runtime.backends.cuda.check import check_kernel
+from tests.emulated.emulator import BODIES, EmulatorError, missing
+from tests.emulated.launcher import CUH, Emulated
+from tests.emulated.test_rows import SINGLES
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
+
+RMS, APPEND, ADD = "rms_norm of a wide row", "kv_norm_rope_append", "add of odd width"
+
+FAULTS = {
+    "a wrong epsilon": (RMS, "+ S::kEps", "+ 0.1f", "relative error"),
+    "elements that are left out": (
+        ADD, "to[i] = to_bf16(v[i])", "to[i] = threadIdx.x < 18 ? to_bf16(v[i]) : 0", "relative error"),
+    "sums that depend on how many rows there are": (
+        RMS, "v[run][i] *= scale", "v[run][i] *= (gridDim.x > 9 ? 1.001f : 1.0f) * scale", "than in a larger step"),
+    "a race": (
+        RMS, "held.load(x + static", "__shared__ float raced; raced = 0.5f + threadIdx.x; __syncthreads(); "
+        "scales.v[0][0] *= raced; held.load(x + static", "a second run gave other bits"),
+    "an input overwritten": (ADD, "other.load(b +", "const_cast<bf16*>(b)[row] = 0; other.load(b +", "wrote to 'b'"),
+    "columns of others": ("add to columns", "y + row * S::kYStride", "y + 8 + row * S::kYStride", "wrote to 'p'"),
+    "a token of the cache that is not the step's": (
+        APPEND, "committed[slot] + row % group)", "committed[slot] + 1 + row % group)",
+        "wrote to the latent cache"),
+    "pages ignored": (APPEND, "const int page = pages[slot * S::kPages + token / S::kPage]",
+                      "const int page = slot * S::kPages + token / S::kPage", "wrote to the latent cache"),
+    "keys turned the other way": (APPEND, "old * t.x - b[i] * t.y", "old * t.x + b[i] * t.y", "relative error"),
+    "a ring that does not wrap": (
+        "norm_rope_append to a ring", "position % tokens", "position", "wrote to the context cache"),
+    "rows that are not those of the index": (
+        "take_rows", "int row = index[blockIdx.x]", "int row = index[blockIdx.x] + 1", "relative error"),
+    "features of the first tap": ("tap", "index * S::kWidth", "0 * S::kWidth", "wrote to 'f'"),
+}  # fmt: skip
+
+PUNISHED = {
+    "padding that is used": (APPEND, "return row % group < valid[row / group]", "return true"),
+    "a row too many": (ADD, "const i64 row = blockIdx.x", "const i64 row = blockIdx.x + 1"),
+}
+
+
+def faults_of(name: str, old: str, new: str) -> set[str]:
+    """What the checker says of a kernel with `old` replaced in the bodies."""
+    plan, table, sources = SINGLES[name]
+    bodies = {path.name: path.read_text() for path in sorted(BODIES.glob("*.cuh"))}
+    assert any(old in text for text in bodies.values()), f"no body has {old}"
+    planted = {CUH + file: text.replace(old, new) for file, text in bodies.items()}
+    (kernel,) = table.kernels
+    results = check_kernel(Emulated(sources | planted), plan, table, kernel, {}, (1, 2, 9, 17), (43, 0))
+    return {fault for result in results for fault in result.faults}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_planted_faults_are_found(fault: str) -> None:
+    name, old, new, message = FAULTS[fault]
+    assert any(message in said for said in faults_of(name, old, new))
+
+
+@pytest.mark.parametrize("fault", PUNISHED)
+def test_planted_faults_that_a_gpu_punishes(fault: str) -> None:
+    with pytest.raises(EmulatorError):
+        faults_of(*PUNISHED[fault])
