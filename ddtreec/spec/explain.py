@@ -156,6 +156,8 @@ def _range(name: str, item: Any, value: Data) -> tuple[str, str]:
     if item["type"] in _LIMITS:
         key, words = _LIMITS[item["type"]]
         return f"`{name}` must be {words} {context[key]}, found {shown(value)}", ""
+    if item["type"] == "too_long":
+        return f"`{name}` must have {context['max_length']} items at most, found {context['actual_length']}", ""
     if item["type"] == "string_pattern_mismatch":
         return f"`{name}` cannot be {shown(value)}", _pattern_help(str(context["pattern"]))
     return f"`{name}`: {item['msg']}, found {shown(value)}", ""
