@@ -109,6 +109,10 @@ def bench(
       ddtreec bench demo/k26 --synthetic --rank 0 --rows 1,8,16 --context 8192 --json rank.json
     """
     if synthetic:
+        drafts = {"--tau": tau, "--weights": weights, "--drafter-weights": drafter_weights, "--prompts": prompts}
+        if unread := [option for option, value in {**drafts, "--dtype": dtype, "--plot": plot}.items() if value]:
+            message = f"--synthetic times kernels on random weights: it takes no {unread[0]}"
+            raise SpecError(Problem("M001", message, help=f"leave {unread[0]} away, or --synthetic"))
         _room_for(json_file)
         _time_rank(bundle, rank, whole_numbers(rows, "--rows"), context, json_file, progress)
         return
@@ -211,6 +215,8 @@ def _room_for(path: Path | None) -> None:
     """Says before the measurement, not after, that its file cannot be written. Raises SpecError M004."""
     if path is not None and not path.absolute().parent.is_dir():
         raise SpecError(Problem("M004", "there is no such folder", Loc(str(path)), help="make the folder first"))
+    if path is not None and path.is_dir():
+        raise SpecError(Problem("M004", "this is a folder, not a file", Loc(str(path)), help="name a file in it"))
 
 
 def _write(path: Path, data: bytes) -> None:
