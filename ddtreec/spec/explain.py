@@ -200,7 +200,8 @@ def _missing(path: Path, kind: Kind, document: Document) -> Problem:
     if isinstance(key, int):
         message = f"`{_full(kind, parent)}` must have {key + 1} items at least"
         return problem_at(document.sources.place(parent), "S012", message, help=f"see: ddtreec explain {kind}")
-    place = document.sources.place(parent, key=bool(parent))
+    removed = document.sources.keys.get(path)
+    place = removed or document.sources.place(parent, key=bool(parent))
     where = f" of `{_full(kind, parent)}`" if parent else f" of the {kind} spec"
     hint = "add `version: 1`" if key == "version" else f"add `{key}:`"
     return problem_at(place, "S011", f"the key `{key}`{where} is missing", help=hint)

@@ -445,6 +445,8 @@ OVERRIDES = [
     ("tiny-k2-cpu", "model.blocks.attention.ops.q_nrm.eps=1", "S022", ("no item `q_nrm`",), "`q_norm`"),
     ("tiny-k2-cpu", "model.stack.9.repeat=1", "S022", ("no item `9`",), "0 to 3"),
     ("tiny-k2-cpu", "tree=ddtree-17", "S020", ("no tree spec is called `ddtree-17`",), "`ddtree-16`"),
+    ("tiny-k2-cpu", "topology=null", "S011", ("`topology` of the engine spec is missing",), "add `topology:`"),
+    ("tiny-k2-cpu", "tree.mode=", "S011", ("`mode` of the tree spec is missing",), "add `mode:`"),
     ("tiny-k2-cpu", "drafter.expected_tau.points=[]", "S045", ("no points",), "bench --tau"),
     ("tiny-k2-cpu", "model=./none.yaml", "S020", ("does not exist",), ""),
     ("moonlight-16b-a3b-h200-x1", "tree.budget=4", "S022", ("names no tree",), "--set tree=NAME"),
