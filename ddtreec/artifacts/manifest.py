@@ -13,6 +13,9 @@ MANIFEST = "manifest.json"
 PLAN = "plan.json"
 STEP = "step.py"
 
+STAGE = "stage.json"
+"""The manifest of a folder that is not a whole bundle."""
+
 
 class Manifest(Struct, frozen=True):
     """`files` maps each relative path in the bundle (manifest excluded) to its sha256 in hex."""

@@ -22,6 +22,8 @@ from ddtreec.core.errors import Loc, Problem, SpecError
 from ddtreec.core.paths import data_folder
 
 BUDGETS = (4, 8, 16, 32, 64)
+CONTEXT = 8192
+"""Tokens before the rows that --synthetic times, where the bundle has room for them."""
 
 
 @click.command("bench", short_help="Measure acceptance, speed and expert overlap on held-out prompts.")
@@ -58,7 +60,9 @@ BUDGETS = (4, 8, 16, 32, 64)
 @click.option("--rank", type=click.IntRange(min=0), default=0, show_default=True, help="The rank that is timed.")
 @click.option("--rows", metavar="1,8,16", default="1,8,16", show_default=True, help="Rows of the steps that are timed.")
 @click.option(
-    "--context", type=click.IntRange(min=0), default=8192, show_default=True, help="Tokens before these rows."
+    "--context",
+    type=click.IntRange(min=0),
+    help="Tokens before these rows.  [default: 8192, or what the bundle has room for]",
 )
 @click.option("--threads", type=click.IntRange(min=1), help="CPU threads.  [default: what its matrices are worth]")
 @click.option("--dtype", type=click.Choice(["float32", "bfloat16", "float64"]), help="[default: what the bundle says]")
@@ -83,7 +87,7 @@ def bench(
     synthetic: bool,
     rank: int,
     rows: str,
-    context: int,
+    context: int | None,
     threads: int | None,
     dtype: str | None,
     json_file: Path | None,
@@ -109,6 +113,10 @@ def bench(
       ddtreec bench demo/k26 --synthetic --rank 0 --rows 1,8,16 --context 8192 --json rank.json
     """
     if synthetic:
+        drafts = {"--tau": tau, "--weights": weights, "--drafter-weights": drafter_weights, "--prompts": prompts}
+        if unread := [option for option, value in {**drafts, "--dtype": dtype, "--plot": plot}.items() if value]:
+            message = f"--synthetic times kernels on random weights: it takes no {unread[0]}"
+            raise SpecError(Problem("M001", message, help=f"leave {unread[0]} away, or --synthetic"))
         _room_for(json_file)
         _time_rank(bundle, rank, whole_numbers(rows, "--rows"), context, json_file, progress)
         return
@@ -148,7 +156,7 @@ def bench(
 
 
 def _time_rank(
-    bundle: Path | None, rank: int, rows: tuple[int, ...], context: int, json_file: Path | None, progress: Style
+    bundle: Path | None, rank: int, rows: tuple[int, ...], context: int | None, json_file: Path | None, progress: Style
 ) -> None:
     """The kernels of one rank on random weights. Raises SpecError M001 without a bundle."""
     if bundle is None:
@@ -158,10 +166,13 @@ def _time_rank(
     from ddtreec_runtime.bundle import open_bundle
     from ddtreec_runtime.checks import backend
 
-    backend(open_bundle(bundle), "cuda")  # before the GPU's half of the runtime is imported
+    opened = open_bundle(bundle)
+    backend(opened, "cuda")  # before the GPU's half of the runtime is imported
 
-    from ddtreec_runtime.backends.cuda.rank_bench import lines, measure_rank, warnings
+    from ddtreec_runtime.backends.cuda.rank_bench import lines, measure_rank, room, warnings
 
+    if context is None:
+        context = min(CONTEXT, room(opened.plan))
     with reporting(progress, "making weights") as report:
         found = measure_rank(bundle, rank, rows, context, progress=report)
     click.echo("\n".join(lines(found)))
@@ -211,6 +222,8 @@ def _room_for(path: Path | None) -> None:
     """Says before the measurement, not after, that its file cannot be written. Raises SpecError M004."""
     if path is not None and not path.absolute().parent.is_dir():
         raise SpecError(Problem("M004", "there is no such folder", Loc(str(path)), help="make the folder first"))
+    if path is not None and path.is_dir():
+        raise SpecError(Problem("M004", "this is a folder, not a file", Loc(str(path)), help="name a file in it"))
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -119,6 +119,7 @@ def _drafter_problems(loaded: LoadedEngine) -> Iterator[Problem]:
             yield loaded.problem("S034", message, "drafter", ("target", field), note=note, help=hint)
     yield from _tap_problems(loaded, drafter, layers)
     yield from _mask_problems(loaded, drafter)
+    yield from _tau_problems(loaded, drafter)
 
 
 def _tap_problems(loaded: LoadedEngine, drafter: DrafterSpec, layers: int) -> Iterator[Problem]:
@@ -149,6 +150,24 @@ def _mask_problems(loaded: LoadedEngine, drafter: DrafterSpec) -> Iterator[Probl
             note = f"tokens.{role} at {loaded.loc('model', ('tokens', role))}"
             hint = "use the id the drafter was trained with"
             yield loaded.problem("S033", message, "drafter", ("mask_token",), note=note, help=hint)
+
+
+def _tau_problems(loaded: LoadedEngine, drafter: DrafterSpec) -> Iterator[Problem]:
+    """A round commits one token at least, and at most its tree's nodes and one; `plan` reads between the points."""
+    if drafter.expected_tau is None:
+        return
+    points = drafter.expected_tau.points
+    if not points:
+        hint = "measure them with `ddtreec bench --tau`, or leave `expected_tau` away"
+        yield loaded.problem("S045", "`expected_tau` has no points", "drafter", ("expected_tau", "points"), help=hint)
+    for index, (nodes, tau) in enumerate(points):
+        at: Path = ("expected_tau", "points", index)
+        if index and nodes <= points[index - 1][0]:
+            message = f"the points of `expected_tau` must grow in nodes: {nodes} follows {points[index - 1][0]}"
+            yield loaded.problem("S045", message, "drafter", (*at, 0), help="sort them, and give each budget once")
+        if not 1 <= tau <= nodes + 1:
+            message = f"a tau of {tau:g} with a tree of {nodes} nodes cannot be"
+            yield loaded.problem("S045", message, "drafter", (*at, 1), help=f"a round commits 1 to {nodes + 1} tokens")
 
 
 def _limit_problems(loaded: LoadedEngine) -> Iterator[Problem]:

@@ -156,6 +156,8 @@ def _range(name: str, item: Any, value: Data) -> tuple[str, str]:
     if item["type"] in _LIMITS:
         key, words = _LIMITS[item["type"]]
         return f"`{name}` must be {words} {context[key]}, found {shown(value)}", ""
+    if item["type"] == "too_long":
+        return f"`{name}` must have {context['max_length']} items at most, found {context['actual_length']}", ""
     if item["type"] == "string_pattern_mismatch":
         return f"`{name}` cannot be {shown(value)}", _pattern_help(str(context["pattern"]))
     return f"`{name}`: {item['msg']}, found {shown(value)}", ""
@@ -198,7 +200,8 @@ def _missing(path: Path, kind: Kind, document: Document) -> Problem:
     if isinstance(key, int):
         message = f"`{_full(kind, parent)}` must have {key + 1} items at least"
         return problem_at(document.sources.place(parent), "S012", message, help=f"see: ddtreec explain {kind}")
-    place = document.sources.place(parent, key=bool(parent))
+    removed = document.sources.keys.get(path)
+    place = removed or document.sources.place(parent, key=bool(parent))
     where = f" of `{_full(kind, parent)}`" if parent else f" of the {kind} spec"
     hint = "add `version: 1`" if key == "version" else f"add `{key}:`"
     return problem_at(place, "S011", f"the key `{key}`{where} is missing", help=hint)

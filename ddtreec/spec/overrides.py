@@ -89,6 +89,7 @@ class _Setter:
         removes = len(rest) == 1 and self.override.value is None and key in mapping and "op" not in mapping
         if removes:
             self.sources.graft(here, SourceMap())
+            self.sources.keys[here] = self.override.place  # who removed it, should it be missed
             return {k: v for k, v in mapping.items() if k != key}
         known = key in mapping
         value = self.set(mapping.get(key, {}), step_into(annotation, key), rest[1:], here)

@@ -22,12 +22,15 @@ def with_overrides(sources: Mapping[str, str], folder: Path) -> tuple[dict[str, 
     """The sources with those replaced that `folder` has a file of the same name for, and the paths of these. Raises
     BundleError B033 for a file that replaces nothing, and where none can be read."""
     known = {Path(path).name: path for path in sources}
+    edited: dict[str, str] = {}
+    at = folder
     try:
-        files = sorted(path for path in folder.iterdir() if path.suffix in (".cu", ".cuh"))
-        edited = {path.name: path.read_text() for path in files}
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise BundleError(_override(folder, f"cannot be read: {reason}")) from None
+        for at in sorted(path for path in folder.iterdir() if path.suffix in (".cu", ".cuh")):
+            edited[at.name] = at.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise BundleError(_override(at, "cannot be read: it is not UTF-8 text")) from None
+    except OSError as error:
+        raise BundleError(_override(at, f"cannot be read: {error.strerror or error}")) from None
     if not edited:
         raise BundleError(_override(folder, "holds no .cu and no .cuh file"))
     for name in edited:

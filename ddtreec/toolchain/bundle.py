@@ -21,16 +21,13 @@ import msgspec
 
 from ddtreec.artifacts import manifest as manifest_file
 from ddtreec.artifacts.formats import format_of
-from ddtreec.artifacts.manifest import BUNDLE_FORMAT, MANIFEST, Manifest
+from ddtreec.artifacts.manifest import BUNDLE_FORMAT, MANIFEST, STAGE, Manifest
 from ddtreec.core.digest import of_bytes
 from ddtreec.core.errors import BundleError, Loc, Problem
 from ddtreec.core.paths import display
 
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
 """Of Linux's renameat2."""
-
-STAGE = "stage.json"
-"""The manifest of a folder that is not a whole bundle."""
 
 OLD = "-old"
 

@@ -13,12 +13,12 @@ from ddtreec.artifacts import kernels as kernel_file
 from ddtreec.artifacts import plan as plan_file
 from ddtreec.artifacts.formats import format_of
 from ddtreec.artifacts.kernels import KERNELS, KERNELS_FORMAT, KernelTable
-from ddtreec.artifacts.manifest import MANIFEST, PLAN, Manifest
+from ddtreec.artifacts.manifest import MANIFEST, PLAN, STAGE, Manifest
 from ddtreec.artifacts.plan import PLAN_FORMAT, Plan
 from ddtreec.core.digest import of_file
 from ddtreec.core.errors import BundleError, Loc, Problem
 from ddtreec.core.paths import display
-from ddtreec.toolchain.bundle import STAGE, read_manifest
+from ddtreec.toolchain.bundle import read_manifest
 
 SPEC = "spec.json"
 AGAIN = "compile it again"

@@ -11,7 +11,7 @@ import msgspec
 
 from ddtreec.artifacts import manifest as manifest_file
 from ddtreec.artifacts import plan as plan_file
-from ddtreec.artifacts.manifest import BUNDLE_FORMAT, MANIFEST, PLAN, STEP, Manifest
+from ddtreec.artifacts.manifest import BUNDLE_FORMAT, MANIFEST, PLAN, STAGE, STEP, Manifest
 from ddtreec.artifacts.plan import PLAN_FORMAT, Plan
 from ddtreec.core.errors import BundleError, Loc, Problem
 
@@ -65,6 +65,8 @@ def _check_is_bundle(path: Path) -> None:
         found = "this is a checkpoint, not a bundle: it goes to --weights"
     elif (path / "engine.yaml").exists():
         found = "this folder holds specs, which are not compiled yet"
+    elif (path / STAGE).is_file():
+        found = "this folder holds an early stage of a compile: compile it without --to"
     else:
         found = f"this folder has no {MANIFEST}, so it is not a bundle"
     raise BundleError(Problem("B020", found, where, help=AGAIN))

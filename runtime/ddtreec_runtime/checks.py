@@ -39,6 +39,8 @@ def backend(bundle: Bundle, asked: str = "auto") -> None:
             )
     elif kind == "cuda" and not torch.cuda.is_available():
         found = f"the bundle is for {kind} ({bundle.plan.topology}) and this machine has no CUDA device"
+        if asked == "cuda":  # a bundle for the CPU would not serve this caller
+            way = "do this on a machine with the GPU; the bundle can be copied there as it is"
     else:
         return
     note = blind_torch() if kind == "cuda" and asked != "cpu" else ""

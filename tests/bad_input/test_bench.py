@@ -60,6 +60,7 @@ def prompts(tmp_path: Path) -> Path:
         (("--tau", "--temperatures", ""), "M003", 2, ("''",)),
         (("--tau", "--temperatures", "0,0.0"), "M003", 2, ("different numbers",)),
         (("--tau", "--json", "no/such/folder.json"), "M004", 2, ("no such folder",)),
+        (("--tau", "--json", "."), "M004", 2, ("this is a folder",)),
         (("--tau", "--plot", "tau.pdf"), "M004", 2, ("'.pdf'", ".png or .svg")),
         (("--tau", "--plot", "no/such/tau.png"), "M004", 2, ("no such folder",)),
         (("--tau", "--prompts", "missing.jsonl"), "R022", 2, ("missing.jsonl", "No such file")),
@@ -80,6 +81,21 @@ def test_refused(
 
 def test_no_prompts_named(made: Path, drafter: Path) -> None:
     refused(ddtreec(made, "--weights", A, "--drafter-weights", drafter, "--tau"), "R020", 2, "no prompt")
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "part"),
+    [
+        (("--tau",), "M001", "it takes no --tau"),
+        (("--weights", "a"), "M001", "it takes no --weights"),
+        (("--plot", "a.png"), "M001", "it takes no --plot"),
+        (("--dtype", "float32"), "M001", "it takes no --dtype"),
+        (("--json", "."), "M004", "this is a folder"),
+        (("--rows", "0"), "M002", "--rows '0'"),
+    ],
+)
+def test_synthetic_refused(made: Path, args: tuple[str, ...], code: str, part: str) -> None:
+    refused(ddtreec(made, "--synthetic", *args), code, 2, part)
 
 
 def test_no_drafter(made: Path, prompts: Path) -> None:

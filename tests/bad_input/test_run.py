@@ -131,6 +131,8 @@ def test_no_bundle(made: Path, tmp_path: Path) -> None:
     refused(ddtreec(tmp_path / "none", "--weights", A, *IDS), "B020", 5, "no such bundle", "ddtreec compile")
     refused(ddtreec(A, "--weights", A, *IDS), "B020", 5, "this is a checkpoint")
     refused(ddtreec(tmp_path, "--weights", A, *IDS), "B020", 5, "no manifest.json")
+    (tmp_path / "stage.json").write_text("{}")
+    refused(ddtreec(tmp_path, "--weights", A, *IDS), "B020", 5, "an early stage of a compile", "without --to")
     refused(ddtreec(made.parent / "spec", "--weights", A, *IDS), "B020", 5, "holds specs")
     refused(ddtreec(made.parent / "spec" / "engine.yaml", "--weights", A, *IDS), "B020", 5, "this is a file")
 

@@ -13,12 +13,14 @@ from click.testing import CliRunner
 
 from ddtreec import driver
 from ddtreec.cli.main import main
-from ddtreec.core.errors import BundleError
+from ddtreec.core.errors import BundleError, Problem
 from ddtreec.spec.load import load_engine
 from ddtreec.toolchain import bundle as bundles
 from ddtreec_runtime import Engine
 from ddtreec_runtime.backends.cuda import engine as cuda_engine
+from ddtreec_runtime.backends.cuda import rank_bench
 from ddtreec_runtime.backends.cuda.driver import Driver
+from ddtreec_runtime.bundle import open_bundle
 from ddtreec_runtime.checks import blind_torch
 from tests.cuda_host.emulated import PAIR
 from tests.cuda_host.test_driver import Api
@@ -52,7 +54,8 @@ def said(*args: str) -> str:
 def test_no_gpu(gpu_bundle: Path) -> None:
     for args in (("verify", str(gpu_bundle)), ("bench", str(gpu_bundle), "--synthetic", "--rows", "1,8")):
         text = said(*args)
-        assert "B027" in text and "this machine has no CUDA device" in text and "--set topology=cpu" in text
+        assert "B027" in text and "this machine has no CUDA device" in text and "on a machine with the GPU" in text
+        assert "topology=cpu" not in text  # a bundle for the CPU would be refused next
     with pytest.raises(BundleError, match="B027"):
         Engine.load(gpu_bundle, PAIR / "target")
     with pytest.raises(BundleError, match="B027"):
@@ -142,3 +145,21 @@ def test_synthetic_needs_a_bundle() -> None:
     for rows in ("1,x", "0", "8,8"):
         done = CliRunner().invoke(main, ["bench", "b", "--synthetic", "--rows", rows])
         assert done.exit_code == 2 and "M002" in done.stderr and f"--rows '{rows}'" in done.stderr
+
+
+@pytest.mark.parametrize(("options", "context"), [((), 1920), (("--context", "7"), 7)])
+def test_the_context_is_what_the_bundle_has_room_for(
+    gpu_bundle: Path, options: tuple[str, ...], context: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shipped engine takes 2048 tokens and steps of 128 rows; 8192 would be refused without having been asked."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    asked: list[int] = []
+
+    def measured(path: Path, rank: int, rows: tuple[int, ...], context: int, progress: object) -> None:
+        asked.append(context)
+        rank_bench.check_asked(open_bundle(path).plan, rank, rows, context, path)
+        raise BundleError(Problem("B027", "far enough"))
+
+    monkeypatch.setattr(rank_bench, "measure_rank", measured)
+    assert "far enough" in said("bench", str(gpu_bundle), "--synthetic", *options)
+    assert asked == [context]

@@ -192,7 +192,11 @@ def test_a_folder_without_kernels_and_one_that_is_not_there(tmp_path: Path) -> N
     with pytest.raises(BundleError, match=r"B033.*cannot be read: No such file"):
         binaries.with_overrides(sources, tmp_path / "missing")
     (tmp_path / "rows.cuh").write_bytes(b"\xff\xfe\xff")
-    with pytest.raises(BundleError, match=r"B033.*cannot be read"):
+    with pytest.raises(BundleError, match=r"B033.*rows\.cuh: cannot be read: it is not UTF-8 text"):
+        binaries.with_overrides(sources, tmp_path)
+    (tmp_path / "rows.cuh").unlink()
+    (tmp_path / "rows.cuh").mkdir()
+    with pytest.raises(BundleError, match=r"B033.*rows\.cuh: cannot be read: Is a directory"):
         binaries.with_overrides(sources, tmp_path)
 
 

@@ -223,6 +223,14 @@ SPEC: dict[str, Code] = {
         "Write dtype: bfloat16, limits.chunk of at most 128, and the facts of the device.",
         "ddtreec compile tiny-k2-cpu --set topology=h200-x1",
     ),
+    "S045": Code(
+        "an expected tau that cannot be",
+        "`expected_tau` has points of tree nodes and tau that grow in nodes; a tau is at least 1 and at most the nodes "
+        "and one more.",
+        "Points out of order, a budget given twice, or the two numbers of a point exchanged.",
+        "Copy them from `ddtreec bench --tau`, or leave `expected_tau` away; nothing but `plan` reads it.",
+        "points: [[8, 4.9], [4, 3.8]]",
+    ),
     "S050": Code(
         "the checkpoint's architecture is not supported",
         "`init` reads DeepSeek-V3, Kimi K2 and K2.6 checkpoints, and DFlash drafters.",

@@ -288,12 +288,17 @@ def read_rate(path: Path) -> float:
     return parse_rate(spec["topology"]["device"]["read_rate"][-1][1])
 
 
+def room(plan: Plan) -> int:
+    """The most tokens that a step of the target's most rows can follow."""
+    return plan.limits.context - next(program for program in plan.programs if program.name == "target").max_rows
+
+
 def check_asked(plan: Plan, rank: int, rows: Sequence[int], context: int, path: Path) -> None:
     """M010 for a rank, a number of rows or a context that the bundle does not have."""
     target = next(program for program in plan.programs if program.name == "target")
-    most = plan.limits.context - target.max_rows
-    if not 0 <= rank < plan.mesh.ranks:
-        found, way = f"--rank {rank}: the bundle has {plan.mesh.ranks} ranks", "ranks count from 0"
+    most, ranks = room(plan), plan.mesh.ranks
+    if not 0 <= rank < ranks:
+        found, way = f"--rank {rank}: the bundle has {ranks} rank{'s' * (ranks > 1)}", "ranks count from 0"
     elif bad := [count for count in rows if not 1 <= count <= min(target.max_rows, target.max_out_rows)]:
         found = f"--rows {bad[0]}: a step with logits takes 1 to {min(target.max_rows, target.max_out_rows)} rows"
         way = "give fewer rows, or compile with a larger tree"
