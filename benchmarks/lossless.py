@@ -1,6 +1,6 @@
 """Whether drafts change the text: off, chain and every tree, token by token, on the shipped pair's held-out prompts.
 
-    python -m benchmarks.lossless [--limit 200] [--tokens 128]
+    python -m benchmarks.lossless [--limit 200] [--tokens 128] [--jobs 1]
 
 Float32 sums in another order can turn a near tie, so a prompt whose texts part where the target hardly decides is
 excluded and counted: greedy, its best two logits less than 1e-3 apart; drawn, the draw less than 1e-5 from the edge
@@ -13,7 +13,9 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -52,11 +54,13 @@ def compare(
     temperature: float,
     budgets: Sequence[int] = BUDGETS,
     tick: Callable[[int], None] = lambda number: None,
+    first: int = 0,
 ) -> Outcome:
-    """Decode every prompt in every way with one seed a prompt and hold the texts against each other."""
+    """Decode every prompt in every way with one seed a prompt, its number, and hold the texts against each other.
+    `first`: number of the first of `prompts`."""
     outcome = Outcome()
     plain, *others = ways(engine, budgets)
-    for number, prompt in enumerate(prompts):
+    for number, prompt in enumerate(prompts, first):
         law = SamplingParams(temperature, seed=number)
 
         def text(mode: str, budget: int | None, prompt: Sequence[int] = prompt, law: SamplingParams = law) -> list[int]:
@@ -95,6 +99,29 @@ def decided_by(
     return max(abs(float(sums[first]) - draw), abs(float(sums[last - 1]) - draw)), EDGE
 
 
+Work = tuple[tuple[Path, Path, Path], list[list[int]], int, float, int]
+"""Bundle, checkpoint and drafter; prompts; new tokens; temperature; number of the first prompt."""
+
+
+def share(work: Work) -> Outcome:
+    """`compare` on an engine of this process's own."""
+    (bundle, checkpoint, drafter), prompts, tokens, temperature, first = work
+    with Engine.load(bundle, checkpoint, drafter, dtype="float32", threads=1) as engine:
+        return compare(engine, prompts, tokens, temperature, tick=_tick, first=first)
+
+
+def together(works: Sequence[Work]) -> Outcome:
+    """All shares, each in a process of its own, in the order of the prompts."""
+    with ProcessPoolExecutor(len(works), get_context("spawn")) as pool:
+        parts = list(pool.map(share, works))
+    return Outcome(
+        sum(part.compared for part in parts),
+        sum(part.tokens for part in parts),
+        [tie for part in parts for tie in part.ties],
+        [fault for part in parts for fault in part.faults],
+    )
+
+
 def main() -> None:
     """Compare, print, write; exit 1 on a fault."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -104,6 +131,7 @@ def main() -> None:
     parser.add_argument("--latent-norm-eps", type=float, default=1e-5)
     parser.add_argument("--limit", type=int, default=200)
     parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--jobs", type=int, default=1, help="processes that share the prompts, a thread each")
     args = parser.parse_args()
     prompts = [list(one.ids) for one in read_prompts(None, None, None, args.prompts)[: args.limit]]
     results: list[dict[str, object]] = []
@@ -112,27 +140,29 @@ def main() -> None:
         out = Path(folder)
         init(Request(args.checkpoint, out / "spec", args.drafter, "cpu", "ddtree-64", latent_eps=args.latent_norm_eps))
         compile_engine(out / "spec" / "engine.yaml", (), "bundle", out / "bundle")
-        with Engine.load(out / "bundle", args.checkpoint, args.drafter, dtype="float32") as engine:
-            for temperature in (0.0, 0.8):
-                found = compare(engine, prompts, args.tokens, temperature, tick=_tick)
-                faults += len(found.faults)
-                results.append(
-                    {
-                        "temperature": temperature,
-                        "texts_compared": found.compared,
-                        "tokens_compared": found.tokens,
-                        "near_ties_excluded": len(found.ties),
-                        "ties": found.ties,
-                        "faults": found.faults,
-                    }
-                )
-                print(
-                    f"temperature {temperature:g}: {found.compared} texts, {len(found.ties)} part at a near tie, "
-                    f"{len(found.faults)} elsewhere"
-                )
+        shares = [range(n * len(prompts) // args.jobs, (n + 1) * len(prompts) // args.jobs) for n in range(args.jobs)]
+        where = out / "bundle", args.checkpoint, args.drafter
+        for temperature in (0.0, 0.8):
+            work = [(where, prompts[s.start : s.stop], args.tokens, temperature, s.start) for s in shares]
+            found = together(work)
+            faults += len(found.faults)
+            results.append(
+                {
+                    "temperature": temperature,
+                    "texts_compared": found.compared,
+                    "tokens_compared": found.tokens,
+                    "near_ties_excluded": len(found.ties),
+                    "ties": found.ties,
+                    "faults": found.faults,
+                }
+            )
+            print(
+                f"temperature {temperature:g}: {found.compared} texts, {len(found.ties)} part at a near tie, "
+                f"{len(found.faults)} elsewhere"
+            )
     write(
         "lossless",
-        f"python -m benchmarks.lossless --limit {args.limit} --tokens {args.tokens}",
+        f"python -m benchmarks.lossless --limit {args.limit} --tokens {args.tokens} --jobs {args.jobs}",
         {"prompts": len(prompts), "tokens": args.tokens, "dtype": "float32", "budgets": BUDGETS, "results": results},
     )
     if faults:
