@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
+from ddtreec.artifacts.plan import Call
+from ddtreec_runtime.backends.cpu.kernels.router import router
 from ddtreec_runtime.backends.cuda.check import check_kernel
+from ddtreec_runtime.backends.cuda.check_router import SIGMAS, clearance
+from ddtreec_runtime.backends.cuda.layouts import LAYOUTS
 from tests.emulated.emulator import BODIES, EmulatorError, missing
 from tests.emulated.launcher import CUH, Emulated
+from tests.emulated.test_engines import TINY, built, kernels_of
 from tests.emulated.test_rows import SINGLES
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
@@ -64,3 +70,46 @@ def test_planted_faults_are_found(fault: str) -> None:
 def test_planted_faults_that_a_gpu_punishes(fault: str) -> None:
     with pytest.raises(EmulatorError):
         faults_of(*PUNISHED[fault])
+
+
+RULES = {
+    "sigmoid and bias": {"score": "sigmoid", "groups": 1, "top_groups": 1},
+    "softmax": {"score": "softmax", "groups": 1, "top_groups": 1},
+    "groups": {"score": "sigmoid", "groups": 8, "top_groups": 4},
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_rounding_changes_no_choice_that_is_clear(rule: str) -> None:
+    """Rows rounded as a kernel rounds them, once before their norm and once behind it: choices change, unclear ones."""
+    draw = torch.Generator().manual_seed(3)
+    rows, experts, inputs, top_k = 8192, 64, 256, 6
+    sums = torch.randn(rows, inputs, generator=draw, dtype=torch.float64)
+    weights = [inputs**-0.5 * torch.randn(experts, inputs, generator=draw, dtype=torch.float64)]
+    if rule != "softmax":
+        weights.append(0.1 * torch.randn(experts, generator=draw, dtype=torch.float64))
+    params = RULES[rule] | {"top_k": top_k, "normalize": True, "scale": 1.0}
+
+    def normed(x: torch.Tensor) -> torch.Tensor:
+        return x * x.square().mean(-1, keepdim=True).rsqrt()
+
+    def chosen(x: torch.Tensor) -> torch.Tensor:
+        ids = torch.zeros(rows, top_k, dtype=torch.int64)
+        router(ids, x.new_zeros(rows, top_k), x, *weights, **params)  # type: ignore[arg-type]
+        return ids
+
+    exact, rounded = normed(sums), normed(sums.bfloat16().double()).bfloat16().double()
+    changed = (chosen(exact) != chosen(rounded)).any(-1)
+    clear = clearance(Call("r", "router", ("ids", "w"), ("x",), (), params), exact, weights)  # type: ignore[arg-type]
+    assert changed.sum() > 100, "a test of nothing"
+    assert clear[changed].max() < SIGMAS
+    assert (clear > SIGMAS).float().mean() > 0.05, "rows that are clear must be found by drawing"
+
+
+def test_a_router_is_right_whatever_the_seed() -> None:
+    plan, table, sources = built(TINY)
+    (kernel,) = [kernel for kernel in kernels_of(TINY) if kernel.name.startswith("add_norm_router")]
+    launcher = Emulated(sources)
+    for seed in range(30):
+        results = check_kernel(launcher, plan, table, kernel, LAYOUTS, (65, 127, 128), (83,), seed)
+        assert [result for result in results if result.faults] == []
