@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 import torch
 
@@ -49,13 +50,13 @@ PUNISHED = {
 }
 
 
-def faults_of(name: str, old: str, new: str) -> set[str]:
-    """What the checker says of a kernel with `old` replaced in the bodies."""
+def faults_of(name: str, old: str, new: str, *, alike: bool = True) -> set[str]:
+    """What the checker says of a kernel with `old` replaced in the bodies, which promises what `alike` says."""
     plan, table, sources = SINGLES[name]
     bodies = {path.name: path.read_text() for path in sorted(BODIES.glob("*.cuh"))}
     assert any(old in text for text in bodies.values()), f"no body has {old}"
     planted = {CUH + file: text.replace(old, new) for file, text in bodies.items()}
-    (kernel,) = table.kernels
+    kernel = msgspec.structs.replace(table.kernels[0], alike=alike)
     results = check_kernel(Emulated(sources | planted), plan, table, kernel, {}, (1, 2, 9, 17), (43, 0))
     return {fault for result in results for fault in result.faults}
 
@@ -70,6 +71,30 @@ def test_planted_faults_are_found(fault: str) -> None:
 def test_planted_faults_that_a_gpu_punishes(fault: str) -> None:
     with pytest.raises(EmulatorError):
         faults_of(*PUNISHED[fault])
+
+
+def test_bits_of_other_steps_count_where_they_are_promised() -> None:
+    """A kernel that promises less must still give the same bits in a second run, and the right numbers."""
+    assert faults_of(*FAULTS["sums that depend on how many rows there are"][:3], alike=False) == set()
+    for fault in ("a race", "a wrong epsilon"):
+        *planted, message = FAULTS[fault]
+        assert any(message in said for said in faults_of(*planted, alike=False))
+
+
+def test_attention_alone_promises_no_bits_of_other_steps() -> None:
+    plan, table, sources = built(TINY)
+    different = [kernel for kernel in kernels_of(TINY) if not kernel.alike]
+    assert sorted(kernel.name.partition("__")[0] for kernel in different) == [
+        "block_attention",
+        "latent_attention_v_up",
+    ]
+    (latent,) = [kernel for kernel in different if kernel.name.startswith("latent")]
+    for alike in (False, True):
+        kernel = msgspec.structs.replace(latent, alike=alike)
+        results = check_kernel(Emulated(sources), plan, table, kernel, LAYOUTS, (1, 33, 128), (83,))
+        assert {fault for one in results for fault in one.faults} == (
+            {"a row has other bits than in a larger step"} if alike else set()
+        )
 
 
 RULES = {
