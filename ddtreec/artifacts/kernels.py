@@ -114,6 +114,9 @@ class Kernel(Struct, frozen=True):
     layouts: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     """How weights must lie in memory, by the index of their tensor ('4': 'int4_tiles'); 'plain' where none is named."""
     reference: Reference = Reference()
+    alike: bool = True
+    """Whether a row's bits are the same whatever other rows its step has. Attention, which cuts its keys by how many
+    there are, promises less: the same bits for the same step."""
 
 
 class StateArray(Struct, frozen=True):

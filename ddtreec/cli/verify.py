@@ -29,6 +29,10 @@ def verify(bundle: Path, as_json: bool, progress: Style) -> None:
     compare with the basic operations it stands for, done by torch in float64. Looked at besides: that two runs give
     the same bits, that a row's bits do not depend on the rows beside it, and that nothing else is written.
 
+    Attention makes no such promise of a row's bits across steps of other sizes: it cuts its keys by how many rows there
+    are. The column "same bits" says of every kernel what was compared: "any rows", or "each run". What follows: text
+    with drafts is that of plain decoding up to near-ties of bfloat16.
+
     Exit code 5 where a kernel is not ok, and on a machine without a GPU.
 
     \b
@@ -72,7 +76,13 @@ def plain(one: Verdict) -> dict[str, Any]:
         "error": one.error if math.isfinite(one.error) else None,
         "ok": one.ok,
         "faults": list(one.faults),
+        "same_bits": bits_text(one),
     }
+
+
+def bits_text(one: Verdict) -> str:
+    """Where a row's bits must be the same: in steps of any rows, or in each run of the same step."""
+    return "any rows" if one.alike else "each run"
 
 
 def print_table(found: list[Verdict], tolerance: float) -> None:
@@ -84,12 +94,12 @@ def print_table(found: list[Verdict], tolerance: float) -> None:
     table = Table(box=box.SIMPLE_HEAD)
     for name, right in (("kernel", False), ("steps", True), ("rows", True), ("error", True), ("tolerance", True)):
         table.add_column(name, justify="right" if right else "left", no_wrap=True)
+    table.add_column("same bits", no_wrap=True)
     table.add_column("ok")
     for one in found:
         ok = "[green]ok[/green]" if one.ok else f"[red]{'; '.join(one.faults[:2])}[/red]"
-        table.add_row(
-            one.kernel, str(one.steps), f"{min(one.rows)}..{max(one.rows)}", f"{one.error:.2e}", f"{tolerance:.0e}", ok
-        )
+        rows, error = f"{min(one.rows)}..{max(one.rows)}", f"{one.error:.2e}"
+        table.add_row(one.kernel, str(one.steps), rows, error, f"{tolerance:.0e}", bits_text(one), ok)
     console = Console()
     console.print(table, soft_wrap=not console.is_terminal)
 

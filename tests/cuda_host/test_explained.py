@@ -11,7 +11,7 @@ from ddtreec import driver
 from ddtreec_runtime import Engine
 from ddtreec_runtime.sampling import SamplingParams
 from tests.cuda_host.emulated import PAIR
-from tests.gpu.explained import Difference, edge_distance, sampled_difference, ways
+from tests.gpu.explained import Difference, Tie, edge_distance, greedy_difference, histories, sampled_difference, ways
 from tests.runtime.engines import scratch
 
 HEAT, TOKENS = 0.8, 64
@@ -61,6 +61,43 @@ def test_another_token_is_not_explained() -> None:
             assert one is not None and one.place == place
             faults.append(one)
     assert sum(not one.explained for one in faults) >= 0.7 * len(faults), list(map(str, faults))
+
+
+@cache
+def greedy(number: int, dtype: str) -> list[int]:
+    return engine(dtype).generate(prompts()[number], 2 * TOKENS, ignore_eos=True).output_ids
+
+
+def tie(number: int, one: list[int], other: list[int]) -> Tie | None:
+    return greedy_difference(prompts()[number], (one, other), lambda p: histories(engine("bfloat16"), p, 8))
+
+
+def test_greedy_bfloat16_against_float32() -> None:
+    """Float32 is not among the ways, so that what bfloat16 alone moves must explain all."""
+    found = [tie(number, greedy(number, "bfloat16"), greedy(number, "float32")) for number in range(8)]
+    parted = [one for one in found if one is not None]
+    print("\n".join(map(str, parted)))
+    assert len(parted) > 1 and all(one.explained for one in parted)
+
+
+def test_another_greedy_token_is_not_explained() -> None:
+    """The best but one in place of the best, and a shift of a whole text."""
+    plain = greedy(0, "bfloat16")
+    faults: list[Tie] = []
+    for place in range(5, TOKENS, 10):
+        second = int(engine("bfloat16").logits([*prompts()[0], *plain[:place]])[-1].topk(2).indices[1])
+        one = tie(0, plain, [*plain[:place], second, *plain[place + 1 :]])
+        assert one is not None and one.place == place and one.ways == 9
+        faults.append(one)
+    print("\n".join(map(str, faults)))
+    assert sum(not one.explained for one in faults) >= 0.7 * len(faults)
+
+
+@pytest.mark.parametrize(
+    ("gap", "moved", "explained"), [(0.009, 0.0, True), (0.011, 0.005, False), (0.07, 0.04, True), (0.3, 1.0, False)]
+)
+def test_a_tie(gap: float, moved: float, explained: bool) -> None:
+    assert Tie(0, (1, 2), gap, moved, 2).explained == explained
 
 
 @pytest.mark.parametrize(

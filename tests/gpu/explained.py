@@ -1,5 +1,8 @@
 """What explains that two runs of one model in bfloat16 choose different tokens, or fails to.
 
+Greedy text takes the largest logit. Two runs take different tokens only where the difference between the logits of the
+two is small against how far that difference moves when the same position is computed in other ways.
+
 A draw takes the token in whose stretch of the cumulative law the number u lies. Two runs whose laws differ a little
 take different tokens only where u lies beside the edges between the two: how near, against how much the law moves when
 the same position is computed in other ways, is what a test can hold.
@@ -12,7 +15,8 @@ logits moves by 0.027 in the median, 0.08 at the 90th and 0.25 at the 99th perce
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +31,39 @@ far bfloat16 moves the cumulative law."""
 MOVED = 2.0
 """Where the law itself moves more, as where experts change: how often as far as was seen with a few ways to compute
 it."""
+CLOSE = 0.01
+"""Difference of two logits that explains a difference of greedy text anywhere: below the median, 0.027, of what
+bfloat16 moves such differences by."""
+TIE = 0.25
+"""Difference of two logits that nothing explains, however far it moves: the 99th percentile of what bfloat16 moves them
+by. A fault of one way to compute a position would move it, too."""
+CHUNKS = (16, 1)
+"""Rows of a step in which a prefix is computed besides whole: eight sequences of a batch have 16 each in a prefill, and
+a text that was decoded grew by one row at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tie:
+    """The first token at which two greedy texts part. `gap`: between the logits of the two tokens; `moved`: how far
+    that difference moves over all ways to compute the position; `ways`: how many these are."""
+
+    place: int
+    tokens: tuple[int, int]
+    gap: float
+    moved: float
+    ways: int
+
+    @property
+    def explained(self) -> bool:
+        """Whether the noise of the logits is enough to swap the two tokens."""
+        return self.gap < min(TIE, max(CLOSE, MOVED * self.moved))
+
+    def __str__(self) -> str:
+        one, other = self.tokens
+        return (
+            f"token {self.place}: {one} or {other}, their logits are {self.gap:.5f} apart, which moves by "
+            f"{self.moved:.5f} over {self.ways} ways: {'explained' if self.explained else 'NOT EXPLAINED'}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +104,43 @@ def ways(engine: Engine, prefix: Sequence[int], siblings: int) -> list[torch.Ten
         engine.tree_logits(before, [last], [-1])[0],
         engine.tree_logits(before, [last] * (1 + siblings), [-1] + [0] * siblings)[0],
     ]
+
+
+@contextmanager
+def chunks_of(engine: Engine, rows: int) -> Iterator[None]:
+    """While open, prefixes are computed in steps of so many rows."""
+    target = engine._live().target
+    whole, target.chunk = target.chunk, rows
+    try:
+        yield
+    finally:
+        target.chunk = whole
+
+
+def histories(engine: Engine, prefix: Sequence[int], siblings: int) -> list[torch.Tensor]:
+    """Logits [V] behind `prefix` in all `ways`, with the prefix computed as a whole and in `CHUNKS`: what lies in the
+    cache is rounded as the steps that made it summed."""
+    found = ways(engine, prefix, siblings)
+    for rows in CHUNKS:
+        with chunks_of(engine, rows):
+            found += ways(engine, prefix, siblings)
+    return found
+
+
+def greedy_difference(
+    prompt: Sequence[int],
+    texts: tuple[Sequence[int], Sequence[int]],
+    logits: Callable[[Sequence[int]], list[torch.Tensor]],
+) -> Tie | None:
+    """Where two greedy texts of one prompt part, None where they do not. `logits`: all ways to compute those behind a
+    prefix, [V] each; the gap is that of the first."""
+    place = first_difference(*texts)
+    if place is None:
+        return None
+    tokens = texts[0][place], texts[1][place]
+    found = torch.stack([one.detach().double().cpu() for one in logits([*prompt, *texts[0][:place]])])
+    gaps = found[:, tokens[0]] - found[:, tokens[1]]
+    return Tie(place, tokens, float(gaps[0].abs()), float(gaps.max() - gaps.min()), len(gaps))
 
 
 def sampled_difference(

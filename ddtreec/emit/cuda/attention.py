@@ -1,8 +1,9 @@
 """Attention: of the target to its latent cache, of the drafter to its context and the block itself.
 
 Two launches: `attend` leaves a partial result for every split of the keys, `merge` puts them together. How many splits
-there are is a function of the device and of the class of the row count, which keys a split has of the length; so a
-row's sums are the same for all row counts of a class.
+there are is a function of the device and of the class of the row count; which keys a split has, of the length with the
+rows of the step. So a row's last bits depend on how many rows its step has (`Kernel.alike` is False): one order of sums
+for all would need as many splits in every step, which `latent_classes` says the price of.
 """
 
 from __future__ import annotations
@@ -191,6 +192,7 @@ def latent_attention(site: Site) -> KernelDraft:
         "Absorbed MLA attention over the paged latent cache: partial results of split keys, then their merge",
         stages,
         scratch,
+        alike=False,
     )
 
 
@@ -209,6 +211,7 @@ def latent_attention_v_up(site: Site) -> KernelDraft:
         "merge, the product",
         (*stages, up),
         (*scratch, Scratch("o_c", Dim(2 * heads * lora, ("rows",))), *linear_scratch(up)),
+        alike=False,
     )
 
 
@@ -276,6 +279,7 @@ def block_attention(site: Site) -> KernelDraft:
         f"Attention of the drafter, {heads} heads over {kv_heads}: partial results of split keys, then their merge",
         (attend, merge_stage(y, heads, dim, window, splits, attend.include)),
         split_scratch(heads, dim, splits, site.most["rows"]),
+        alike=False,
     )
 
 

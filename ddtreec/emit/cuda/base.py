@@ -149,18 +149,19 @@ class StageDraft:
 @dataclass(frozen=True, slots=True)
 class KernelDraft:
     """One kernel before it is printed. `name`: the kind and what tells it from others of its kind, e.g.
-    'linear__n7168_k1024'; equal names must mean equal text."""
+    'linear__n7168_k1024'; equal names must mean equal text. `alike`: as `Kernel.alike`."""
 
     name: str
     summary: str
     stages: tuple[StageDraft, ...]
     scratch: tuple[Scratch, ...] = ()
     layouts: Mapping[int, str] = field(default_factory=dict[int, str])
+    alike: bool = True
 
     def kernel(self) -> Kernel:
         """What the runtime needs of it; the reference is added by the caller."""
         layouts = {str(index): layout for index, layout in self.layouts.items()}
-        return Kernel(self.name, tuple(s.stage() for s in self.stages), self.scratch, layouts)
+        return Kernel(self.name, tuple(s.stage() for s in self.stages), self.scratch, layouts, alike=self.alike)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ constexpr float kLog2e = 1.44269504089f;  // scores are powers of two
 constexpr int kMergeThreads = 256;
 
 // The tiles of a slot with keys: `first` .. `first + count`, `each` of them a split, `splits` splits have some. A function
-// of the length alone, so that a row's sums do not depend on how many rows a step has.
+// of the slot's length with its rows and of the variant, so a row's last bits depend on how many rows its step has.
 struct Spans {
   int first, count, each, splits;
 };

@@ -18,12 +18,10 @@ from torch import Tensor
 from ddtreec.artifacts.kernels import Kernel
 from ddtreec.artifacts.plan import Call, Plan, Program, Value
 from ddtreec_runtime.backends.cpu.interpreter import run_calls
+from ddtreec_runtime.backends.cuda.check_router import SIGMAS, clearance
 from ddtreec_runtime.backends.cuda.check_weights import Made, pooled_weights
 from ddtreec_runtime.kv import ContextCache, LatentCache, Placement
 from ddtreec_runtime.state import RopeTables, StepState, buffer_dtype
-
-CLEAR = 0.004
-"""How far apart router scores must lie, in units of a logit, so that rounding cannot change a choice."""
 
 POOL = 24
 """Experts, or tokens of an embedding, that hold numbers: all of them would need more room than a check is worth."""
@@ -292,33 +290,11 @@ def _make_clear(case: Case, weights: Mapping[str, Tensor], draw: torch.Generator
         margins: list[Tensor] = []
         for slot in range(case.slots):
             env, _ = _parts_of(case, slot, weights)
-            margins.append(_margin(router, env[router.ins[0]], [weights[name] for name in router.weights]).cpu())
-        unclear = torch.stack(margins) < CLEAR
+            margins.append(clearance(router, env[router.ins[0]], [weights[name] for name in router.weights]).cpu())
+        unclear = torch.stack(margins) < SIGMAS
         if not unclear.any():
             return
         for name, tensor in case.inputs.items():
             fresh = _numbers(case, roots(case.kernel, case.call.ins)[name], draw)
             tensor[unclear] = fresh[unclear]
     raise ValueError(f"{case.kernel.name}: no clear choice of experts in {MOST_DRAWS} draws")
-
-
-def _margin(router: Call, x: Tensor, weights: Sequence[Tensor]) -> Tensor:
-    """How near the closest decision of each row is, [rows]: between chosen experts in order, to the next one behind
-    them, and between groups."""
-    logits = x @ weights[0].t()
-    scores = logits.sigmoid() if router.params["score"] == "sigmoid" else logits.softmax(-1)
-    choice = scores + weights[1] if len(weights) > 1 else scores
-    top_k, groups, kept = (int(router.params[name] or 0) for name in ("top_k", "groups", "top_groups"))
-    margin = x.new_full((x.shape[0],), float("inf"))
-    if groups > 1:
-        members = choice.view(x.shape[0], groups, -1)
-        best = members.topk(min(2, members.shape[-1]), dim=-1).values.sum(-1).sort(-1, descending=True)
-        if kept < groups:
-            margin = best.values[:, kept - 1] - best.values[:, kept]
-        outside = torch.ones_like(best.values, dtype=torch.bool).scatter_(1, best.indices[:, :kept], False)
-        choice = members.masked_fill(outside.unsqueeze(-1), float("-inf")).flatten(1)
-    order = choice.topk(min(top_k + 1, choice.shape[1]), dim=-1).values
-    gaps = (order[:, :-1] - order[:, 1:]).amin(-1)
-    # A score moves by at most a quarter of what its logit moves (sigmoid); softmax scores move in proportion.
-    unit = 0.25 if router.params["score"] == "sigmoid" else float(scores.mean())
-    return torch.minimum(margin, gaps) / unit

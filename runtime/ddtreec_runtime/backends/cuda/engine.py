@@ -99,8 +99,8 @@ class CudaEngine(Engine):
         has rows: at most 128, a whole draft block of each.
 
         seeds: one a prompt, by default 0 for all. Every sequence has its own length, pages, draws and tree, and gets
-        the tokens that `generate` gives it. Other arguments and errors as `generate`; R014 for another number of seeds
-        than prompts.
+        the tokens that `generate` gives it, up to near-ties: attention's order of sums depends on the step. Other
+        arguments and errors as `generate`; R014 for another number of seeds than prompts.
         """
         given = [0] * len(prompts) if seeds is None else list(seeds)
         if len(given) != len(prompts):

@@ -50,7 +50,8 @@ class GpuLauncher:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One kernel. `error`: its worst relative error of a row over all steps; `faults`: what is wrong, once each."""
+    """One kernel. `error`: its worst relative error of a row over all steps; `faults`: what is wrong, once each;
+    `alike`: whether a row's bits were compared across numbers of rows too, or from run to run only (`Kernel.alike`)."""
 
     kernel: str
     program: str
@@ -58,6 +59,7 @@ class Verdict:
     rows: tuple[int, ...]
     error: float
     faults: tuple[str, ...]
+    alike: bool
 
     @property
     def ok(self) -> bool:
@@ -76,7 +78,7 @@ def verify_bundle(path: Path, told: Callable[[int, int, str], None] | None = Non
         for number, kernel in enumerate(kernels):
             if told is not None:
                 told(number, len(kernels), kernel.name)
-            yield verdict(check_kernel(launcher, bundle.plan, table, kernel, LAYOUTS))
+            yield verdict(kernel, check_kernel(launcher, bundle.plan, table, kernel, LAYOUTS))
         if told is not None:
             told(len(kernels), len(kernels), "")
 
@@ -86,12 +88,12 @@ def checked_kernels(table: KernelTable) -> list[Kernel]:
     return [kernel for kernel in table.kernels if kernel.reference.calls]
 
 
-def verdict(results: Sequence[Result]) -> Verdict:
+def verdict(kernel: Kernel, results: Sequence[Result]) -> Verdict:
     """All steps of one kernel as one line."""
-    first = results[0]
     faults = dict.fromkeys(f"{fault} ({one.rows} rows)" for one in results for fault in one.faults)
     rows = tuple(sorted({one.rows for one in results}))
-    return Verdict(first.kernel, first.program, len(results), rows, max(one.error for one in results), tuple(faults))
+    worst = max(one.error for one in results)
+    return Verdict(kernel.name, results[0].program, len(results), rows, worst, tuple(faults), kernel.alike)
 
 
 __all__ = ["TOLERANCE", "Verdict", "verify_bundle"]
