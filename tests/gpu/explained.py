@@ -117,10 +117,22 @@ def chunks_of(engine: Engine, rows: int) -> Iterator[None]:
         target.chunk = whole
 
 
+def wide_ways(engine: Engine, prefix: Sequence[int]) -> list[torch.Tensor]:
+    """Logits [V] behind `prefix` as the root of a tree and as the end of a chain, of as many rows as a step may score:
+    steps of many rows, as those of a batch with drafts, cut the keys of a sequence into fewer splits."""
+    target = engine._live().target
+    most = min(target.max_rows, target.max_out_rows, len(prefix))
+    *before, last = prefix
+    return [
+        engine.tree_logits(before, [last] * most, [-1] + [0] * (most - 1))[0],
+        engine.tree_logits(prefix[:-most], prefix[-most:], range(-1, most - 1))[-1],
+    ]
+
+
 def histories(engine: Engine, prefix: Sequence[int], siblings: int) -> list[torch.Tensor]:
     """Logits [V] behind `prefix` in all `ways`, with the prefix computed as a whole and in `CHUNKS`: what lies in the
-    cache is rounded as the steps that made it summed."""
-    found = ways(engine, prefix, siblings)
+    cache is rounded as the steps that made it summed. And in `wide_ways`."""
+    found = [*ways(engine, prefix, siblings), *wide_ways(engine, prefix)]
     for rows in CHUNKS:
         with chunks_of(engine, rows):
             found += ways(engine, prefix, siblings)

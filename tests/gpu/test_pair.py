@@ -35,7 +35,7 @@ def all_ways(prefix: Sequence[int]) -> list[torch.Tensor]:
 
 
 def gpu_ways(prefix: Sequence[int]) -> list[torch.Tensor]:
-    """Logits behind a prefix in nine ways of the GPU."""
+    """Logits behind a prefix in eleven ways of the GPU."""
     return histories(pair_engine(), prefix, siblings=8)
 
 
@@ -166,7 +166,7 @@ def test_a_round_never_blocks_the_host() -> None:
 
 
 def test_several_sequences_get_the_tokens_of_one() -> None:
-    """Up to near-ties: prompts of a batch are computed in other steps, so their caches differ by roundings."""
+    """Up to near-ties: a batch computes prompts and trees in steps of more rows, which cut the keys otherwise."""
     engine, found, compared = pair_engine(), list[Tie](), 0
     for speculation in ("off", "tree"):
         chosen = [prompt[: 128 - 13 * place] for place, prompt in enumerate(prompts()[:8])]
