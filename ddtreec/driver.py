@@ -29,6 +29,9 @@ Stage = Literal["spec", "graph", "plan", "src", "bundle"]
 STAGES: tuple[Stage, ...] = ("spec", "graph", "plan", "src", "bundle")
 
 
+KernelPlan = tuple[reports.Report, plan_file.Plan, kernel_file.KernelTable, dict[str, str]]
+
+
 @dataclass(frozen=True)
 class Pass:
     """One pass: pure, then its verifier (raises VerifyError), then the text that a person can read."""
@@ -119,12 +122,19 @@ def check(loaded: LoadedEngine) -> None:
 
 def plan(loaded: LoadedEngine) -> reports.Report:
     """What would run, where, and how fast. Writes nothing. Raises DdtreecError."""
-    return report(planned(loaded))
+    state = planned(loaded)
+    told, plan = reports.report(state), assemble(state)
+    return told if plan.backend == "cpu" else _with_kernels(told, plan, state)[0]
 
 
-def report(state: State) -> reports.Report:
-    """What a person wants to know of a state that went through all passes."""
-    return reports.report(state)
+def _with_kernels(told: reports.Report, plan: plan_file.Plan, state: State) -> KernelPlan:
+    """The report and the plan with what the kernels of a GPU take, their table, and their sources."""
+    from ddtreec.emit.cuda.memory import with_kernel_memory  # here, so that `check` need not load Jinja
+    from ddtreec.emit.cuda.table import kernel_table
+
+    table, sources = kernel_table(state)
+    plan = with_kernel_memory(plan, table)
+    return reports.with_kernels(told, plan.memory, table), plan, table, sources
 
 
 def build_files(
@@ -160,13 +170,9 @@ def _build(
     if plan.backend == "cpu":
         files[STEP] = step_program(plan).encode()
         return files, ()
-    from ddtreec.emit.cuda.memory import with_kernel_memory
-    from ddtreec.emit.cuda.table import kernel_table
-
-    table, sources = kernel_table(state)
-    plan = with_kernel_memory(plan, table)
+    told, plan, table, sources = _with_kernels(told, plan, state)
     files[PLAN] = plan_file.encode(plan)
-    files["plan.txt"] = report_text(reports.with_memory(told, plan.memory)).encode()
+    files["plan.txt"] = report_text(told).encode()
     files[STEP] = step_program(plan, table).encode()
     edited: tuple[str, ...] = ()
     if override is not None:

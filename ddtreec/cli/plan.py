@@ -22,7 +22,7 @@ from ddtreec.cli.output import deliver
 @guarded
 def plan(engine: str, overrides: tuple[str, ...], as_json: bool, html: Path | None) -> None:
     """Show what ENGINE would run: memory of a rank, layout with reasons, steps with floor and predicted time, tokens/s
-    by budget, kernels by layer. Needs no GPU and, without --html, writes no files.
+    by budget, kernels by layer and, for a GPU, their entry points. Needs no GPU and, without --html, writes no files.
 
     \b
     Examples:

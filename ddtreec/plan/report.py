@@ -11,6 +11,7 @@ from typing import cast
 
 import msgspec
 
+from ddtreec.artifacts.kernels import KernelTable
 from ddtreec.artifacts.plan import MemoryRow, Tree
 from ddtreec.passes.cost import Costs, StepCost, tokens_per_second
 from ddtreec.passes.schedule import Launch
@@ -75,6 +76,17 @@ class LayerKernels(msgspec.Struct, frozen=True):
     kernels: tuple[Kernel, ...]
 
 
+class Tiles(msgspec.Struct, frozen=True):
+    """One stage of a kernel: for each entry point the most rows it serves, threads of a block, and bytes of shared
+    memory that a block asks for."""
+
+    kernel: str
+    stage: str
+    rows: tuple[int, ...]
+    threads: tuple[int, ...]
+    shared: tuple[int, ...]
+
+
 class Report(msgspec.Struct, frozen=True):
     """All of it. `rows`: the row counts of the kernel columns. `recommended`: the budget of the most expected tokens a
     second, None where the drafter spec expects nothing; `tau_source`: where its figures are from."""
@@ -98,6 +110,7 @@ class Report(msgspec.Struct, frozen=True):
     sweep: Sweep
     recommended: int | None = None
     tau_source: str = ""
+    tiles: tuple[Tiles, ...] = ()
 
 
 def step_of(cost: StepCost) -> Step:
@@ -210,10 +223,21 @@ def report(state: State) -> Report:
     )
 
 
-def with_memory(report: Report, memory: tuple[MemoryRow, ...]) -> Report:
-    """The report with the memory table of an emitted plan, which knows what its kernels need."""
+def with_kernels(report: Report, memory: tuple[MemoryRow, ...], table: KernelTable) -> Report:
+    """The report with what an emitted plan knows besides: what its kernels need, and how they are launched."""
     free = report.device_bytes - sum(row.bytes for row in memory)
-    return msgspec.structs.replace(report, memory=memory, free_bytes=free)
+    tiles = tuple(
+        Tiles(
+            kernel.name,
+            stage.name,
+            tuple(variant.rows for variant in stage.variants),
+            tuple(variant.threads for variant in stage.variants),
+            tuple(variant.shared for variant in stage.variants),
+        )
+        for kernel in table.kernels
+        for stage in kernel.stages
+    )
+    return msgspec.structs.replace(report, memory=memory, free_bytes=free, tiles=tiles)
 
 
 def encode(value: Report) -> bytes:

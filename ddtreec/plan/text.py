@@ -12,6 +12,7 @@ def text(report: Report) -> str:
     """All sections, ending with a newline."""
     sections = (
         head(report), memory(report), layout(report), steps(report), contexts(report), speeds(report), kernels(report),
+        tiles(report),
     )  # fmt: skip
     return "\n\n".join("\n".join(section) for section in map(list, sections) if section) + "\n"
 
@@ -147,6 +148,18 @@ def kernels(report: Report) -> Iterator[str]:
         yield from (
             "  " + line for line in table(("  node", "kernels", f"weights {report.rows[-1]}", *columns), rows, left=2)
         )
+
+
+def tiles(report: Report) -> Iterator[str]:
+    """Entry points of the kernels, by the rows they serve; nothing on a CPU."""
+    if not report.tiles:
+        return
+    yield "kernels by stage: for each entry point the rows it serves, threads and shared memory of a block"
+    rows = [
+        (t.kernel, t.stage, *(" ".join(map(str, column)) for column in (t.rows, t.threads, t.shared)))
+        for t in report.tiles
+    ]
+    yield from table(("kernel", "stage", "rows", "threads", "shared bytes"), rows, left=5)
 
 
 def same(layer: LayerKernels) -> str:

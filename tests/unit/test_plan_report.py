@@ -6,6 +6,8 @@ import msgspec
 import pytest
 
 from ddtreec import driver
+from ddtreec.artifacts import kernels
+from ddtreec.artifacts import plan as plan_file
 from ddtreec.plan import report as reports
 from ddtreec.plan.text import text
 from ddtreec.spec.load import load_engine
@@ -70,3 +72,21 @@ def test_the_text_sweeps_contexts() -> None:
     assert [row[0] for row in sweep] == [str(2**n) for n in range(10, 19)]
     steps = {s.rows: s for s in found.steps if s.program == "target"}
     assert [float(x) for x in sweep[3][1:]] == pytest.approx([steps[r].predicted_ms for r in (1, 8, 9)], abs=6e-4)
+
+
+def test_a_gpu_plan_tells_its_entry_points_and_the_memory_of_its_kernels() -> None:
+    loaded = load_engine(BIG)
+    found = driver.plan(loaded)
+    files = driver.build_files(loaded, "src")
+    table = kernels.decode(files[kernels.KERNELS])
+    stages = {(kernel.name, stage.name): stage for kernel in table.kernels for stage in kernel.stages}
+    assert {(t.kernel, t.stage) for t in found.tiles} == set(stages)
+    for tiles in found.tiles:
+        variants = stages[tiles.kernel, tiles.stage].variants
+        assert list(zip(tiles.rows, tiles.threads, tiles.shared, strict=True)) == [
+            (v.rows, v.threads, v.shared) for v in variants
+        ]
+        assert max(tiles.shared) <= 99 * 1024
+    assert found.memory == plan_file.decode(files["plan.json"]).memory
+    assert files["plan.txt"].decode() == text(found)
+    assert "kernels by stage" in text(found) and "kernels by stage" not in text(driver.plan(load_engine("tiny-k2-cpu")))
