@@ -50,7 +50,11 @@ def rope_lines(
         "mscale": yarn.mscale,
         "mscale_all_dim": yarn.mscale_all_dim,
     }
-    return [f"  {name}:", *(f"    {k}: {text.value(v)}" for k, v in table.items()), f"    yarn: {text.value(scaled)}"]
+    lines = [f"  {name}:", *(f"    {k}: {text.value(v)}" for k, v in table.items())]
+    whole = f"    yarn: {text.value(scaled)}"
+    if len(whole) <= text.WIDTH:
+        return [*lines, whole]
+    return [*lines, "    yarn:", *(f"      {k}: {text.value(v)}" for k, v in scaled.items())]
 
 
 def block_lines(name: str, ins: Sequence[str], outs: Sequence[str], ops: Sequence[Op]) -> list[str]:

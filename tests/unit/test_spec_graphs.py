@@ -13,9 +13,10 @@ from ddtreec.core.paths import staged_folder
 from ddtreec.spec.cross import layer_count
 from ddtreec.spec.drafter_graph import drafter_text
 from ddtreec.spec.facts import DrafterFacts, RouterFacts, TargetFacts, YarnFacts
-from ddtreec.spec.graphs import model_text
+from ddtreec.spec.graphs import model_text, rope_lines
 from ddtreec.spec.load import load_engine
-from ddtreec.spec.reader import MAX_SHOWN
+from ddtreec.spec.reader import MAX_SHOWN, read_value
+from ddtreec.spec.text import WIDTH
 
 SMALL = st.integers(1, 64)
 REAL = st.floats(1e-12, 1e6, allow_nan=False)
@@ -166,3 +167,14 @@ def test_a_folder_appears_at_once_or_not_at_all(tmp_path: Path) -> None:
             (stage / content).write_text("x")
         assert [p.name for p in out.iterdir()] == [content]
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_yarn_of_many_digits_is_a_line_a_field() -> None:
+    """1.537e-160 and its like made one line longer than messages repeat."""
+    short = rope_lines("rope", "rope", "interleaved", 50000.0, YarnFacts(64.0, 4096), None)
+    assert short[-1].startswith("    yarn: {factor: 64.0, ")
+    yarn = YarnFacts(1.5375851776916534, 1, 5.960464477539063e-08, 5.960464477539063e-08, 3.2e-15, 2.4352064861e-160)
+    long = rope_lines("rope", "rope", "interleaved", 50000.0, yarn, None)
+    assert max(map(len, long)) <= WIDTH and long[-1] == "      mscale_all_dim: 2.4352064861e-160"
+    read, _ = read_value("\n".join(long), "ropes")
+    assert read["rope"]["yarn"]["beta_fast"] == yarn.beta_fast  # type: ignore[index,call-overload]
