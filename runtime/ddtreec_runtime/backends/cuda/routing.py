@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ddtreec.artifacts.plan import Plan, Program
+from ddtreec_runtime.bench.experts import independent
 
 EVEN = 0.9
 """Share of the expectation below which routing does not count as even."""
@@ -68,7 +69,7 @@ def chosen(router: Router, ids: Tensor) -> Chosen:
 
 def expected(router: Router, rows: int) -> float:
     """Distinct experts of `rows` rows in the mean, where every choice is even and apart from the others."""
-    return router.experts * (1 - (1 - router.top_k / router.experts) ** rows)
+    return independent(rows, router.experts, router.top_k)
 
 
 def even(router: Router, rows: int, device: torch.device) -> Tensor:

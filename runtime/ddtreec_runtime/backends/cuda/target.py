@@ -6,7 +6,7 @@ runs in `decode.py`, which does not wait.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from ddtreec_runtime.backends.cuda.arrays import DeviceArrays
 from ddtreec_runtime.backends.cuda.driver import Driver
 from ddtreec_runtime.backends.cuda.steps import DeviceProgram, Shape
 from ddtreec_runtime.state import causal
-from ddtreec_runtime.target import NO_ROWS
+from ddtreec_runtime.target import Target
 
 MASK_WORDS = 4
 """32-bit words of a row's mask: a step has at most 128 rows."""
@@ -112,17 +112,8 @@ class DeviceTarget:
                 latent.index_copy_(1, goal, latent.index_select(1, source))
         self.committed += count
 
-    def prefill(self, tokens: Sequence[int], out: str = "last") -> Iterator[tuple[range, Tensor]]:
-        """See `Target.prefill`."""
-        chunk = min(self.chunk, self.max_out_rows) if out == "all" else self.chunk
-        for begin in range(0, len(tokens), chunk):
-            part = tokens[begin : begin + chunk]
-            rows, start = len(part), self.committed
-            last = out == "last" and begin + rows == len(tokens)
-            index = None if out == "all" else torch.tensor([rows - 1]) if last else NO_ROWS
-            logits = self.step(part, out_index=index)
-            self.commit(range(rows))
-            yield range(start, start + rows), logits
+    prefill = Target.prefill
+    """Chunks through this class's own `step` and `commit`."""
 
     def _run_heard(self, shape: Shape, hear: Hear) -> None:
         """Run call by call. Values share memory, so each is copied right behind the kernel that wrote it, or wrote what
